@@ -16,10 +16,11 @@ from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import frames_io
 from support.chain_examples import LABEL_DIM, acceptor, chain_example
 from support.example_archives import archive, outcome
+from support.streams import bytes_of
 
 FRAMES = 3
 PLAIN = Supervision(0.5, 1, FRAMES, 4, Fst.linear([1, 4, 2]))
@@ -36,9 +37,7 @@ def example_of(supervision: Supervision, weights: np.ndarray = NO_WEIGHTS) -> Nn
 
 
 def written(example: NnetChainExample, binary: bool = True) -> bytes:
-    file = io.BytesIO()
-    CHAIN_EXAMPLE.write_object(Writer(file, binary), example)
-    return file.getvalue()
+    return bytes_of(CHAIN_EXAMPLE.write_object, example, binary=binary)
 
 
 def read(data: bytes) -> NnetChainExample:

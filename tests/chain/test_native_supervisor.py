@@ -1,9 +1,9 @@
 """Acceptors that the C library makes against those of the Python modules: equal bytes."""
 
-import io
 import random
 import signal
 from dataclasses import replace
+from functools import partial
 from time import process_time
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.fst.binary_writer import write_compact_acceptor, write_vector_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
-from nnet3tools.io.stream import Writer
+from support.streams import bytes_of
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 
 LIBRARY = compiled_library()
@@ -34,17 +34,8 @@ COSTS = {
 }
 costs = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS.keys())
 
-
-def compact(fst: Fst) -> bytes:
-    file = io.BytesIO()
-    write_compact_acceptor(Writer(file), fst)
-    return file.getvalue()
-
-
-def vector(fst: Fst) -> bytes:
-    file = io.BytesIO()
-    write_vector_fst(Writer(file), fst)
-    return file.getvalue()
+compact = partial(bytes_of, write_compact_acceptor)
+vector = partial(bytes_of, write_vector_fst)
 
 
 def supervision_fst(draw: random.Random, num_frames: int, cost) -> Fst:

@@ -20,12 +20,12 @@ from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.io.files import open_output
 from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
 from nnet3tools.io.wave import WAVE, Wave
-from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.recognizer.normalization import Normalization
 from support.configs import in_a_row
 from support.plain_sound import with_sound_features
 from support.programs import read_table, run, write_table
+from support.streams import bytes_of
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 from support.utterance_networks import recurrent_config
 
@@ -60,9 +60,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_wave(name: str, seconds: float, rate: int = 16000, channels: int = 1) -> None:
     samples = np.random.default_rng(1).normal(0, 2000, (channels, int(seconds * rate)))
-    file = io.BytesIO()
-    WAVE.write(Writer(file), Wave(rate, samples.astype(np.int16)))
-    Path(name).write_bytes(file.getvalue())
+    Path(name).write_bytes(bytes_of(WAVE.write, Wave(rate, samples.astype(np.int16))))
 
 
 def test_lattices_words_and_alignments_agree(system: Path, capfd) -> None:

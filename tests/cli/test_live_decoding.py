@@ -16,10 +16,10 @@ import pytest
 
 from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import Fst
-from nnet3tools.io.stream import Writer
 from nnet3tools.io.wave import WAVE, Wave
 from support.plain_sound import with_sound_features
 from support.programs import run
+from support.streams import bytes_of
 from support.tiny_recognizer import write_recognizer
 
 NEVER = "--endpoint.rule{}.min-trailing-silence=1e9"
@@ -43,9 +43,7 @@ def samples(seconds: float) -> np.ndarray:
 
 def wave_of(sound: np.ndarray, rate: int = 16000) -> bytes:
     """A wave file of sound, (samples,) or (channels, samples)."""
-    file = io.BytesIO()
-    WAVE.write(Writer(file), Wave(rate, np.atleast_2d(sound).astype(np.int16)))
-    return file.getvalue()
+    return bytes_of(WAVE.write, Wave(rate, np.atleast_2d(sound).astype(np.int16)))
 
 
 class Pipe(io.RawIOBase):

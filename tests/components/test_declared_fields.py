@@ -11,7 +11,7 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components import array_fields, fields
 from nnet3tools.nnet.components.array_fields import (
     Count,
@@ -42,6 +42,7 @@ from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.tensor.settings import settings_version
 from support.component_zoo import ZOO
 from support.harness import backward, check_round_trip, forward, from_bytes, make, rows_of, to_bytes
+from support.streams import bytes_of
 from support.zoo_networks import zoo_network, zoo_program
 
 COMPOSITE = (
@@ -293,9 +294,7 @@ def read(text: str | bytes, binary: bool = False) -> Sample:
 
 def file_content(component: Sample, binary: bool = False) -> bytes:
     """The content of the component's file."""
-    file = io.BytesIO()
-    component.write(Writer(file, binary))
-    return file.getvalue()
+    return bytes_of(component.write, binary=binary)
 
 
 def test_sample_has_every_kind_of_field() -> None:

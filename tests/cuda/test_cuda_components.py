@@ -3,7 +3,6 @@
 Forward, backward, update and statistics; the first runs are plain, the later ones graph replays.
 """
 
-import io
 import re
 
 import numpy as np
@@ -11,13 +10,13 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.arithmetic import scale_nnet
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.device import move_nnet
 from support import zoo_networks
 from support.component_zoo import ZOO
 from support.emulated_cuda import fetch, needs_compiler, to_device
+from support.streams import bytes_of
 from support.zoo_networks import zoo_network, zoo_program
 
 pytestmark = needs_compiler
@@ -40,9 +39,7 @@ QUICK = [*sorted(set(ZOO) - PLAIN - RANDOM), "StatisticsPoolingComponent", "Conv
 
 def text_of(nnet):
     """The model's file: parameters, statistics, counts."""
-    file = io.BytesIO()
-    nnet.write(Writer(file, False))
-    return file.getvalue().decode()
+    return bytes_of(nnet.write, binary=False).decode()
 
 
 def train(kind, like, device, seed=3):

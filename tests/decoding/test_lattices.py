@@ -11,8 +11,9 @@ from nnet3tools.fst.lattice import CompactLattice, Lattice
 from nnet3tools.fst.lattice_conversion import compacted, expanded, top_sorted
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 from nnet3tools.fst.shortest_paths import best_compact_path, best_paths, random_paths
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from support.lattice_paths import every_path
+from support.streams import bytes_of
 
 SMALL = CompactLattice.from_lists(
     0,
@@ -62,10 +63,8 @@ def assert_same_paths(one: CompactLattice, other: CompactLattice) -> None:
 
 
 def through_file(lattice, holder, binary: bool):
-    file = io.BytesIO()
-    holder.write_object(Writer(file, binary), lattice)
-    file.seek(0)
-    return holder.read_object(Reader(file))
+    data = bytes_of(holder.write_object, lattice, binary=binary)
+    return holder.read_object(Reader(io.BytesIO(data)))
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -80,18 +79,15 @@ def test_files_come_back(lattice, binary):
 
 
 def test_each_reader_takes_the_other_kind():
-    file = io.BytesIO()
-    COMPACT_LATTICE.write_object(Writer(file, False), SMALL)
-    file.seek(0)
-    plain = LATTICE.read_object(Reader(file))
+    data = bytes_of(COMPACT_LATTICE.write_object, SMALL, binary=False)
+    plain = LATTICE.read_object(Reader(io.BytesIO(data)))
     assert isinstance(plain, Lattice)
     assert_same_paths(compacted(plain), SMALL)
 
 
 def test_text_is_kaldis():
-    file = io.BytesIO()
-    COMPACT_LATTICE.write_object(Writer(file, False), SMALL)
-    assert file.getvalue().decode().splitlines() == [
+    text = bytes_of(COMPACT_LATTICE.write_object, SMALL, binary=False).decode()
+    assert text.splitlines() == [
         "",
         "0\t1\t5\t1.5,-2.25,2_1_1",
         "0\t2\t6\t0.5,3,",
@@ -120,9 +116,7 @@ def test_bad_text_is_refused(text):
 
 
 def test_truncated_and_absurd_binary_files_are_refused():
-    file = io.BytesIO()
-    COMPACT_LATTICE.write_object(Writer(file), SMALL)
-    whole = file.getvalue()
+    whole = bytes_of(COMPACT_LATTICE.write_object, SMALL)
     for end in range(0, len(whole), 7):
         with pytest.raises(DataError):
             COMPACT_LATTICE.read_object(Reader(io.BytesIO(whole[:end])))

@@ -1,7 +1,5 @@
 """Every type of component trained from recordings: bit for bit what live runs give."""
 
-import io
-
 import numpy as np
 import pytest
 
@@ -9,11 +7,11 @@ from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.recorded_step import RecordedStep
 from nnet3tools.executor.replay import Replayer
-from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.arithmetic import scale_nnet
 from nnet3tools.tensor.settings import settings_version
 from support import zoo_networks
 from support.component_zoo import ZOO
+from support.streams import bytes_of
 from support.zoo_networks import zoo_network, zoo_program
 
 _RUNS = 14
@@ -52,9 +50,7 @@ def train(kind, workspace_runs, repeats=False):
         computer.run()
         seen.append(computer.get_output("input").copy())
         run("update", lambda: update(nnet, delta))
-    file = io.BytesIO()
-    nnet.write(Writer(file, True))
-    return seen, file.getvalue(), tensor.random.get_state()
+    return seen, bytes_of(nnet.write), tensor.random.get_state()
 
 
 def noise(rng, shape):

@@ -17,8 +17,9 @@ from nnet3tools.fst.files import FST, load_fst, read_fst, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.properties import Property, all_properties
 from nnet3tools.fst.text_form import write_fst_text
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.io.table import SequentialTableReader, TableWriter
+from support.streams import bytes_of
 
 ACCEPTOR = Fst.from_lists(
     1,
@@ -34,16 +35,10 @@ def assert_same(a: Fst, b: Fst) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), name)
 
 
-def data_of(write, fst: Fst) -> bytes:
-    file = io.BytesIO()
-    write(Writer(file), fst)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize("write", [write_vector_fst, write_const_fst, write_fst_text])
 @pytest.mark.parametrize("fst", [ACCEPTOR, TRANSDUCER, Fst.linear([3, 1, 2]), Fst.empty()])
 def test_every_kind_of_file_comes_back(write, fst):
-    assert_same(read_fst(Reader(io.BytesIO(data_of(write, fst)))), fst)
+    assert_same(read_fst(Reader(io.BytesIO(bytes_of(write, fst)))), fst)
 
 
 def test_states_beyond_the_look_ahead_come_back():
@@ -52,12 +47,12 @@ def test_states_beyond_the_look_ahead_come_back():
     many = Fst.from_arcs(
         0, np.array([1.0, 0.0]), np.zeros(size, int), labels, labels / 7, np.ones(size, int)
     )
-    assert_same(read_fst(Reader(io.BytesIO(data_of(write_vector_fst, many)))), many)
+    assert_same(read_fst(Reader(io.BytesIO(bytes_of(write_vector_fst, many)))), many)
 
 
 @pytest.mark.parametrize("fst", [ACCEPTOR, Fst.linear([3, 1, 2]), Fst.linear([])])
 def test_compact_acceptors_come_back_with_their_properties(fst):
-    back = read_compact_acceptor(Reader(io.BytesIO(data_of(write_compact_acceptor, fst))))
+    back = read_compact_acceptor(Reader(io.BytesIO(bytes_of(write_compact_acceptor, fst))))
     assert_same(back, fst)
     assert back.properties == all_properties(fst) | Property.EXPANDED
 
@@ -76,7 +71,7 @@ def test_tables_in_text_and_binary(tmp_path):
 
 
 def test_text_begins_with_the_start_and_leaves_out_zero_weights():
-    assert data_of(write_fst_text, ACCEPTOR).decode() == (
+    assert bytes_of(write_fst_text, ACCEPTOR).decode() == (
         "\n1\t0\t1\t1\n1\t2\t3\t3\t2\n0\t2\t2\t2\t0.5\n0\t0\t2\t2\t1.5\n2\t0.25\n\n"
     )
 
@@ -113,7 +108,7 @@ def test_properties(name):
 
 
 def damage(place: int, code: str, value: object) -> bytes:
-    data = bytearray(data_of(write_vector_fst, ACCEPTOR))
+    data = bytearray(bytes_of(write_vector_fst, ACCEPTOR))
     struct.pack_into(code, data, place, value)
     return bytes(data)
 
@@ -122,10 +117,10 @@ START, NUM_STATES, FIRST_STATE = 42, 50, 66
 BAD = {
     "another file": (b"what is this?", "magic number"),
     "other arcs": (
-        data_of(write_vector_fst, ACCEPTOR).replace(b"standard", b"lattice4"),
+        bytes_of(write_vector_fst, ACCEPTOR).replace(b"standard", b"lattice4"),
         "standard arcs",
     ),
-    "another kind": (data_of(write_vector_fst, ACCEPTOR).replace(b"vector", b"ngrams"), "ngrams"),
+    "another kind": (bytes_of(write_vector_fst, ACCEPTOR).replace(b"vector", b"ngrams"), "ngrams"),
     "a start that is none": (damage(START, "<q", 7), "starts in state 7"),
     "states that are not there": (damage(NUM_STATES, "<q", 1 << 60), "end of the stream"),
     "fewer than no states": (damage(NUM_STATES, "<q", -5), "-5 states"),
@@ -133,7 +128,7 @@ BAD = {
     "an arc to nowhere": (damage(FIRST_STATE + 24, "<i", 9), "leads to state 9"),
     "a negative label": (damage(FIRST_STATE + 12, "<i", -9), "negative label"),
     "a weight that is none": (damage(FIRST_STATE + 20, "<f", np.nan), "not a number"),
-    "cut short": (data_of(write_vector_fst, ACCEPTOR)[:-7], "end of the stream"),
+    "cut short": (bytes_of(write_vector_fst, ACCEPTOR)[:-7], "end of the stream"),
     "three fields": (b"\n0 1 2\n\n", "bad line"),
     "a word": (b"\n0 1 2 x\n\n", "bad line"),
     "one huge state": (b"\n0 2000000000 1 1\n\n", "2000000000"),

@@ -7,11 +7,12 @@ import pytest
 
 from nnet3tools.errors import DataError, RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.indexes import make_indexes
 from support.configs import in_a_row
 from support.io_specifications import io_range
 from support.plain_graph import parse
+from support.streams import bytes_of
 
 NNET = in_a_row("""input dim=1
 a NoOpComponent dim=1""")
@@ -28,20 +29,15 @@ def a_request() -> ComputationRequest:
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_files_bring_the_request_back(binary: bool) -> None:
-    file = io.BytesIO()
-    a_request().write(Writer(file, binary))
-    again = ComputationRequest.read(Reader(io.BytesIO(file.getvalue()), "file", binary))
+    data = bytes_of(a_request().write, binary=binary)
+    again = ComputationRequest.read(Reader(io.BytesIO(data), "file", binary))
     assert again == a_request()
-    second = io.BytesIO()
-    again.write(Writer(second, binary))
-    assert second.getvalue() == file.getvalue()
+    assert bytes_of(again.write, binary=binary) == data
 
 
 def test_text_form_is_kaldis() -> None:
-    file = io.BytesIO()
     request = ComputationRequest([io_range("input", 0, 2)], [io_range("output", 1, 2)])
-    request.write(Writer(file, False))
-    assert file.getvalue().decode() == (
+    assert bytes_of(request.write, binary=False).decode() == (
         "<ComputationRequest> \n<NumInputs> 1 \n<Inputs> <IoSpecification> \ninput <NumIndexes> 2 "
         "<Indexes> <I1V> 2 <I1> 0 0 0 <I1> 0 1 0 <HasDeriv> F \n</IoSpecification> \n\n"
         "<NumOutputs> 1 \n<Outputs> <IoSpecification> \noutput <NumIndexes> 1 <Indexes> <I1V> 1 "
@@ -52,18 +48,15 @@ def test_text_form_is_kaldis() -> None:
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_truncated_file_is_a_data_error(binary: bool) -> None:
-    file = io.BytesIO()
-    a_request().write(Writer(file, binary))
-    data = file.getvalue().rstrip()
+    data = bytes_of(a_request().write, binary=binary).rstrip()
     for end in range(0, len(data) - 1, 7):
         with pytest.raises(DataError):
             ComputationRequest.read(Reader(io.BytesIO(data[:end]), "file", binary))
 
 
 def test_a_wrong_number_of_indexes_is_a_data_error() -> None:
-    file = io.BytesIO()
-    a_request().write(Writer(file, False))
-    data = file.getvalue().replace(b"input <NumIndexes> 10", b"input <NumIndexes> 11")
+    data = bytes_of(a_request().write, binary=False)
+    data = data.replace(b"input <NumIndexes> 10", b"input <NumIndexes> 11")
     with pytest.raises(DataError, match="expected 11 indexes for 'input'"):
         ComputationRequest.read(Reader(io.BytesIO(data), "file", False))
 

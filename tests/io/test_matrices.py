@@ -21,16 +21,14 @@ from nnet3tools.io.general_matrix import (
     write_general_matrix,
 )
 from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
-from nnet3tools.io.stream import Reader, Writer
-from support.streams import Trickle, random_posterior, random_sparse
+from nnet3tools.io.stream import Reader
+from support.streams import Trickle, bytes_of, random_posterior, random_sparse
 
 METHODS = list(CompressionMethod)
 
 
 def encode(matrix, binary: bool = True) -> bytes:
-    out = io.BytesIO()
-    write_general_matrix(Writer(out, binary), matrix)
-    return out.getvalue()
+    return bytes_of(write_general_matrix, matrix, binary=binary)
 
 
 def decode(data: bytes, binary: bool = True, trickle: int = 0):
@@ -292,9 +290,7 @@ def test_posteriors_come_back(binary: bool, trickle: int) -> None:
         random_posterior(rng, 200, 3),
         Posterior.from_counts(np.ones(3000, int), rng.integers(0, 9, 3000), np.ones(3000)),
     ]:
-        out = io.BytesIO()
-        write_posterior(Writer(out, binary), posterior)
-        data = out.getvalue() + b"next "
+        data = bytes_of(write_posterior, posterior, binary=binary) + b"next "
         reader = Reader(Trickle(data, trickle) if trickle else io.BytesIO(data), "x", binary)
         again = read_posterior(reader)
         np.testing.assert_array_equal(again.offsets, posterior.offsets)
@@ -305,16 +301,13 @@ def test_posteriors_come_back(binary: bool, trickle: int) -> None:
 
 def test_posterior_forms_are_kaldis() -> None:
     posterior = Posterior.from_counts([2, 0], [7, 1], [0.25, 0.75])
-    out = io.BytesIO()
-    write_posterior(Writer(out, False), posterior)
-    assert out.getvalue() == b"[ 7 0.25 1 0.75 ] [ ] \n"
-    out = io.BytesIO()
-    write_posterior(Writer(out, True), posterior)
+    text = bytes_of(write_posterior, posterior, binary=False)
+    assert text == b"[ 7 0.25 1 0.75 ] [ ] \n"
     integer = lambda value: struct.pack("<bi", 4, value)  # noqa: E731
     real = lambda value: struct.pack("<bf", 4, value)  # noqa: E731
-    assert out.getvalue() == integer(2) + integer(2) + integer(7) + real(0.25) + integer(1) + real(
-        0.75
-    ) + integer(0)
+    one, other = integer(7) + real(0.25), integer(1) + real(0.75)
+    binary = integer(2) + integer(2) + one + other + integer(0)
+    assert bytes_of(write_posterior, posterior) == binary
 
 
 def test_posterior_to_sparse_sorts_and_adds() -> None:

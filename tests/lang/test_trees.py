@@ -1,12 +1,10 @@
 """Trees of a flat start: numbers of pdfs, pdfs of contexts, and files in both directions."""
 
-import io
 from pathlib import Path
 
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.lang.gaussians import Gaussian
 from nnet3tools.lang.lang_dir import chain_topology, left_to_right_topology
 from nnet3tools.lang.trees import (
@@ -17,19 +15,14 @@ from nnet3tools.lang.trees import (
 )
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
+from support.streams import bytes_reader, to_bytes
 
 CHAIN = chain_topology([1, 2, 3, 4])
 ALL_APART = [[1], [2], [3], [4]]
 
 
 def copied(tree: ContextDependency, binary: bool) -> ContextDependency:
-    stream = io.BytesIO()
-    writer = Writer(stream, binary, "tree")
-    writer.write_header()
-    tree.write(writer)
-    reader = Reader(io.BytesIO(stream.getvalue()))
-    reader.read_header()
-    return ContextDependency.read(reader)
+    return ContextDependency.read(bytes_reader(to_bytes(tree, binary)))
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -40,9 +33,7 @@ def test_trees_survive_their_files(sets: list[list[int]], binary: bool) -> None:
 
 
 def test_a_monophone_tree_is_kaldis_text() -> None:
-    stream = io.BytesIO()
-    monophone_tree([[1], [2]], chain_topology([1, 2])).write(Writer(stream, False, "tree"))
-    words = stream.getvalue().decode().split()
+    words = to_bytes(monophone_tree([[1], [2]], chain_topology([1, 2])), False).decode().split()
     expected = "ContextDependency 1 0 ToPdf TE 0 3 ( NULL TE -1 2 ( CE 0 CE 1 ) TE -1 2 ( CE 2 CE 3"
     assert words == [*expected.split(), ")", ")", "EndContextDependency"]
 

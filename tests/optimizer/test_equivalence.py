@@ -5,14 +5,11 @@ but one (in turn; with --slow every pass alone, and all but each). The checker s
 between passes; memory starts as NaN.
 """
 
-import io
-
 import pytest
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.io.writer import Writer
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
@@ -23,6 +20,7 @@ from nnet3tools.program.files import write_computation
 from support.equivalence import describe, difference, run, variants
 from support.io_specifications import io_range
 from support.random_networks import Case, parse, random_case
+from support.streams import bytes_of
 
 VARIANTS = list(variants())
 NUM_CASES = 156
@@ -39,7 +37,7 @@ class Tried:
         self.program = Compiler(case.nnet).compile([case.request], CompilerOptions())
         check_computation(self.program, case.nnet, case.request, check_rewrite=True)
         self.expected = run(case, self.program)
-        self._sound = {content(self.program)}
+        self._sound = {bytes_of(write_computation, self.program)}
         """Programs that were found to compute what is expected (passes often change nothing)."""
 
     def optimized(self, options: OptimizeOptions) -> Computation:
@@ -51,7 +49,7 @@ class Tried:
 
     def problem(self, program: Computation) -> str:
         """How what a program gives differs from what is expected; each program runs but once."""
-        if (file := content(program)) in self._sound:
+        if (file := bytes_of(write_computation, program)) in self._sound:
             return ""
         found = difference(self.expected, run(self.case, program))
         if not found:
@@ -69,13 +67,6 @@ class Tried:
         """Which passes it takes for the failure: each alone, and all but each."""
         rows = [(name, self.attempt(name, options)) for name, options in VARIANTS]
         return "\n".join(f"{name:36} {problem or 'ok'}" for name, problem in rows)
-
-
-def content(program: Computation) -> bytes:
-    """The program's file."""
-    stream = io.BytesIO()
-    write_computation(Writer(stream, binary=True), program)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("seed", range(NUM_CASES))

@@ -1,13 +1,10 @@
 """Programs rewritten as an earlier one was, against those that went through all passes."""
 
-import io
-
 import numpy as np
 import pytest
 
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
-from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer import rewrites
@@ -17,6 +14,7 @@ from nnet3tools.optimizer.pass_context import Origins
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import write_computation
 from support.random_networks import LAYERS, parse, random_case
+from support.streams import bytes_of
 
 # Merges into parts of matrices that are themselves merged later; index lists; zeroed rows.
 NETWORK = """
@@ -54,13 +52,6 @@ def request_of(nnet: Nnet, frames: int, sequences: int, step: int) -> Computatio
     return ComputationRequest(inputs, outputs, need_model_derivative=True)
 
 
-def contents(program: Computation) -> bytes:
-    """All that a program is, as its file has it."""
-    stream = io.BytesIO()
-    write_computation(Writer(stream, binary=True), program)
-    return stream.getvalue()
-
-
 class Counter:
     """How many programs have been rewritten as one before."""
 
@@ -83,7 +74,8 @@ def compile_alike(
         for frames in lengths:
             request = request_of(nnet, frames, sequences, step)
             alone = CachingOptimizingCompiler(nnet, options).compile(request)
-            assert contents(one.compile(request)) == contents(alone), frames
+            alike = bytes_of(write_computation, alone)
+            assert bytes_of(write_computation, one.compile(request)) == alike, frames
 
 
 @pytest.mark.parametrize("kind", sorted({*LAYERS, "several inputs and outputs"} - {"lstm", "gru"}))

@@ -6,17 +6,16 @@ from typing import Any
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.io.table_reader import iterate_archive
+from support.streams import bytes_of
 
 Stream = Callable[[bytes], Any]
 
 
 def written(value: Any, binary: bool = True) -> bytes:
     """The bytes of an example, read in full or encoded."""
-    file = io.BytesIO()
-    value.write(Writer(file, binary))
-    return file.getvalue()
+    return bytes_of(value.write, binary=binary)
 
 
 def archive(values: Sequence[Any]) -> bytes:

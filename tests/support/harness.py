@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs, Component, PrecomputedIndexes, Properties
 from nnet3tools.nnet.components.registry import component_class, read_component
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
+from support.streams import bytes_of
 
 SEED = 17
 """Random components draw the same numbers on every run of theirs."""
@@ -45,9 +46,7 @@ def make(config: str) -> Component:
 
 def to_bytes(component: Component, binary: bool) -> bytes:
     """The component's file."""
-    file = io.BytesIO()
-    component.write(Writer(file, binary))
-    return file.getvalue()
+    return bytes_of(component.write, binary=binary)
 
 
 def from_bytes(data: bytes, binary: bool) -> Component:

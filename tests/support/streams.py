@@ -1,6 +1,7 @@
 """Streams in memory, and values to put into them."""
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ def bytes_reader(data: bytes, name: str = "bytes") -> Reader:
 
 def to_bytes(value: Any, binary: bool) -> bytes:
     """The file of a value that has `write`, header and all: what `bytes_reader` reads."""
+    return (b"\0B" if binary else b"") + bytes_of(value.write, binary=binary)
+
+
+def bytes_of(write: Callable[..., object], *values: Any, binary: bool = True) -> bytes:
+    """What `write` writes, called with a writer and the values; it has no header."""
     file = io.BytesIO()
-    writer = Writer(file, binary)
-    writer.write_header()
-    value.write(writer)
+    write(Writer(file, binary, "memory"), *values)
     return file.getvalue()
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Component, PrecomputedIndexes
 from nnet3tools.nnet.components.registry import read_precomputed_indexes
 from nnet3tools.nnet.indexes import NO_TIME, make_indexes
 from support.harness import Rows, rows_of
+from support.streams import bytes_of
 
 Index = tuple[int, int, int]
 
@@ -114,19 +115,12 @@ def check_precomputed(indexes: PrecomputedIndexes | None) -> None:
     """Text and binary files of precomputed indexes read back give the same files."""
     assert indexes is not None
     for binary in (False, True):
-        data = precomputed_bytes(indexes, binary)
+        data = bytes_of(indexes.write, binary=binary)
         reader = Reader(io.BytesIO(data), "test", binary)
         again = read_precomputed_indexes(reader)
         assert reader.at_end()
         assert type(again) is type(indexes)
-        assert precomputed_bytes(again, binary) == data
-
-
-def precomputed_bytes(indexes: PrecomputedIndexes, binary: bool) -> bytes:
-    """Their file."""
-    file = io.BytesIO()
-    indexes.write(Writer(file, binary))
-    return file.getvalue()
+        assert bytes_of(again.write, binary=binary) == data
 
 
 __all__ = [
@@ -136,7 +130,6 @@ __all__ = [
     "check_precomputed",
     "grid",
     "inputs_for",
-    "precomputed_bytes",
     "rows_of",
     "tuples",
 ]

@@ -1,6 +1,5 @@
 """A complete model directory of a tiny chain model with random parameters, and sound for it."""
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,9 @@ from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.files import open_output
 from nnet3tools.io.holders import DOUBLE_MATRIX
 from nnet3tools.io.wave import WAVE, Wave
-from nnet3tools.io.writer import Writer
 from nnet3tools.recognizer.directory import ModelFacts, write_directory
 from support.programs import run
+from support.streams import bytes_of
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 
 CONFIG = """
@@ -97,6 +96,4 @@ def write_recognizer(folder: Path) -> None:
 def write_wave(path: Path, seconds: float = 0.5, rate: int = 16000) -> None:
     """Write noise as a wave file."""
     samples = np.random.default_rng(1).normal(0, 2000, (1, int(seconds * rate)))
-    file = io.BytesIO()
-    WAVE.write(Writer(file), Wave(rate, samples.astype(np.int16)))
-    path.write_bytes(file.getvalue())
+    path.write_bytes(bytes_of(WAVE.write, Wave(rate, samples.astype(np.int16))))

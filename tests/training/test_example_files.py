@@ -9,16 +9,14 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, frames_io, structure_hash
+from support.streams import bytes_of
 from support.training_helpers import example, one_hot
 
 
 def to_bytes(eg: NnetExample, binary: bool) -> bytes:
-    file = io.BytesIO()
-    writer = Writer(file, binary)
-    eg.write(writer)
-    return file.getvalue()
+    return bytes_of(eg.write, binary=binary)
 
 
 def from_bytes(data: bytes, binary: bool) -> NnetExample:

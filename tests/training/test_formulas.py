@@ -7,13 +7,14 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.diagnostics import NnetComputeProb
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.streams import bytes_of
 from support.training_helpers import CONFIG, minibatch, network, one_hot
 
 QUADRATIC = "-0.5 * sqr(target - output)"
@@ -64,9 +65,8 @@ def test_the_objective_survives_the_model_file():
     line = nnet.config_lines()[-1]
     assert line.endswith(f'objective=expression expression="{QUADRATIC}"')
     for binary in (True, False):
-        file = io.BytesIO()
-        nnet.write(Writer(file, binary))
-        again = Nnet.read(Reader(io.BytesIO(file.getvalue()), "test", binary))
+        data = bytes_of(nnet.write, binary=binary)
+        again = Nnet.read(Reader(io.BytesIO(data), "test", binary))
         assert again.config_lines() == nnet.config_lines()
         assert objective(again) == pytest.approx(objective(nnet))
 
