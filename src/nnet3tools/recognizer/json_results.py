@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nnet3tools.io.writer import Writer
 from nnet3tools.recognizer.results import Alternative, Partial, Result, Word
 
 
@@ -104,25 +103,3 @@ def _vosk_word(word: Word) -> dict[str, Any]:
         "start": round(word.start, 6),
         "word": word.text,
     }
-
-
-class Output:
-    """Writes the results of utterances as lines of text, each flushed at once."""
-
-    def __init__(self, writer: Writer, form: str) -> None:
-        """Make an output to `writer` in the format `form`: text, ctm, json or vosk."""
-        self._writer, self._form = writer, form
-        self.shows_partial = form in ("json", "vosk")
-        """Whether partial results are written."""
-
-    def write_result(self, key: str, result: Result, real_time_factor: float | None = None) -> None:
-        """Write the result of utterance `key`; JSON has `real_time_factor` unless it is None."""
-        self._write(result_text(key, result, self._form, real_time_factor))
-
-    def write_partial(self, key: str, partial: Partial) -> None:
-        """Write the partial result of utterance `key`."""
-        self._write(partial_text(key, partial, self._form))
-
-    def _write(self, text: str) -> None:
-        self._writer.write_text(text)
-        self._writer.flush()

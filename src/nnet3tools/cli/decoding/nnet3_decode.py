@@ -17,7 +17,7 @@ from nnet3tools.recognizer.utterances import UtteranceCounts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nnet3tools.recognizer.json_results import Output
+    from nnet3tools.cli.live_decoding import Output
     from nnet3tools.recognizer.recognizer import Recognizer
     from nnet3tools.recognizer.results import Result
     from nnet3tools.recognizer.whole_files import Utterance, UtteranceQueue
@@ -62,9 +62,8 @@ class Options(RecognizerOptions):
 
 @program("nnet3-decode", USAGE, Options, num_args=(2, None), words_before=directory_words)
 def main(options: Options, args: list[str]) -> int:
-    from nnet3tools.cli.live_decoding import decode_streams
+    from nnet3tools.cli.live_decoding import Output, decode_streams
     from nnet3tools.io.files import open_output
-    from nnet3tools.recognizer.json_results import Output
     from nnet3tools.recognizer.loading import load_recognizer
 
     options.check()
