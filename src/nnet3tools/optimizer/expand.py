@@ -30,7 +30,7 @@ from nnet3tools.program.computation import (
     DebugInfo,
     MatrixInfo,
     PrecomputedInfo,
-    SubMatrixInfo,
+    as_submatrix,
 )
 
 Ints = NDArray[Any]
@@ -162,7 +162,7 @@ class _Expander:
         self.new_offset[1:] = new_first
         new = old.copy()
         new[:, 1], new[:, 2] = new_first, new_last - new_first + 1
-        self.new.submatrices[1:] = map(SubMatrixInfo._make, new.tolist())
+        self.new.submatrices[1:] = map(as_submatrix, new.tolist())
 
     def _expand_precomputed_indexes(self) -> None:
         component, backprop = {}, set()

@@ -1,5 +1,6 @@
 """Sweep a program's tables: drop entries that no command names, merge equal ones, close gaps."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 
 import numpy as np
@@ -11,7 +12,7 @@ from nnet3tools.optimizer.pass_context import Origins
 from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import Command, NoOperation
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.groups import CommandGroup, group_commands, made_of_columns
+from nnet3tools.program.groups import CommandGroup, group_commands
 from nnet3tools.program.operands import listed_submatrices
 
 Ints = NDArray[np.int64]
@@ -59,7 +60,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
         if origins is not None:
             origins.renumber_lists(field, kept)
     tables["Memo"] = _memo_table(out.commands, groups)
-    _renumber_commands(out.commands, groups, tables)
+    _renumber_commands(out, groups, tables)
     return out
 
 
@@ -148,31 +149,24 @@ def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
     ]
     memos, positions = np.concatenate(uses, axis=1) if uses else np.zeros((2, 0), np.int64)
     memos = memos[np.argsort(positions, kind="stable")]
-    memos = memos[memos > 0]
-    distinct, first, counts = np.unique(memos, return_index=True, return_counts=True)
-    by_use = np.argsort(first)
-    if len(wrong := distinct[by_use][counts[by_use] != 2]):
-        raise ProgramError(f"memo {wrong[0]} is not made once and used once")
-    table = np.full(int(distinct.max(initial=0)) + 1, -1)
-    table[0] = 0
-    table[distinct[by_use]] = np.arange(1, len(distinct) + 1)
+    counts = Counter(memos[memos > 0].tolist())  # in the order of first use
+    if wrong := next((memo for memo, count in counts.items() if count != 2), 0):
+        raise ProgramError(f"memo {wrong} is not made once and used once")
+    table = np.full(max(counts, default=0) + 1, -1)
+    table[[0, *counts]] = np.arange(len(counts) + 1)
     return table
 
 
-def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[str, Ints]) -> None:
+def _renumber_commands(computation: Computation, groups: _Groups, tables: dict[str, Ints]) -> None:
     """Renumber operands in place, old -> tables[kind][old]; `groups` has the commands by class."""
+    new_groups: _Groups = {}
     for cls, group in groups.items():
-        columns: dict[str, Ints] = {}
-        changed = np.zeros(len(group), np.bool_)
-        for kind in _TABLES:
-            for name in operand_names(cls, kind):
-                old = group.column(name)
-                columns[name] = tables[kind][old]
-                changed |= columns[name] != old
-        rows = np.flatnonzero(changed)
-        if not len(rows):
-            continue
-        members = [group.commands[i] for i in rows.tolist()]
-        new = made_of_columns(cls, members, {name: c[rows] for name, c in columns.items()})
-        for position, command in zip(group.positions[rows].tolist(), new, strict=True):
-            commands[position] = command
+        columns = {
+            name: tables[kind][group.column(name)]
+            for kind in _TABLES
+            for name in operand_names(cls, kind)
+        }
+        new_groups[cls] = new = group.with_columns(columns) if columns else group
+        for position, command in zip(group.positions.tolist(), new.commands, strict=True):
+            computation.commands[position] = command
+    computation.keep_groups(new_groups)

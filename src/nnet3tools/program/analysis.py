@@ -13,7 +13,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.groups import CommandGroup, group_commands
+from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import AccessType
 from nnet3tools.program.variables import Variables
 
@@ -132,7 +132,7 @@ class Analysis:
         self.computation = computation
         self.components = components or ComponentTable(nnet)
         self.variables = Variables(computation)
-        self.groups = group_commands(computation.commands)
+        self.groups = computation.groups()
         """The commands by class."""
 
     @cached_property

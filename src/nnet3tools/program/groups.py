@@ -27,9 +27,7 @@ class CommandGroup:
 
     __slots__ = ("_columns", "cls", "commands", "positions")
 
-    def __init__(
-        self, cls: type[Command], positions: ArrayLike, commands: Sequence[Command]
-    ) -> None:
+    def __init__(self, cls: type[Command], positions: ArrayLike, commands: list[Command]) -> None:
         self.cls = cls
         self.positions: Ints = np.asarray(positions, np.int64)
         """(commands,) position of each command in the program."""
@@ -53,6 +51,20 @@ class CommandGroup:
         values = map(attrgetter(self.cls.ALPHA), self.commands)
         return np.fromiter(values, np.float64, len(self.commands))
 
+    def with_columns(self, columns: dict[str, Ints]) -> CommandGroup:
+        """A copy of the group in which the integer operands in `columns` have other values."""
+        changed = np.zeros(len(self), np.bool_)
+        for name, column in columns.items():
+            changed |= column != self.column(name)
+        out = CommandGroup(self.cls, self.positions, list(self.commands))
+        out._columns = self._columns | columns
+        rows = np.flatnonzero(changed)
+        members = [self.commands[i] for i in rows.tolist()]
+        new = _made_of_columns(self.cls, members, {name: c[rows] for name, c in columns.items()})
+        for i, command in zip(rows.tolist(), new, strict=True):
+            out.commands[i] = command
+        return out
+
 
 def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGroup]:
     """All commands of a program by their class, classes by Kaldi's number."""
@@ -65,7 +77,7 @@ def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGr
     }
 
 
-def made_of_columns(
+def _made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
     """Copies of commands of class `cls` whose integer operands `name` have values changes[name]."""
