@@ -124,11 +124,11 @@ def judge(p: Small, position: int | None = None):
         else (command.src, command.dest)
     )
     merge = one(at, *pair)
-    conditions = merge_conditions(times, merge)
+    conditions = merge_conditions(times.analysis, merge)
     broken = {name for name, ok in conditions._asdict().items() if not ok[0]}
     if not order_allows(times, merge)[0]:
         broken.add("order")
-    left, right = legal_merges(times, merge, OptimizeOptions())
+    left, right = legal_merges(times.analysis, merge, OptimizeOptions())
     return (bool(left[0]), bool(right[0])), broken
 
 
@@ -255,10 +255,10 @@ def test_packed_whole_matrices_merge_and_stay_packed() -> None:
 
 @pytest.mark.parametrize(("option", "left"), [("allow_left_merge", 0), ("allow_right_merge", 1)])
 def test_options_forbid_a_side(option: str, left: int) -> None:
-    times = AccessTimes(Analysis(plain().computation, plain().nnet))
+    analysis = Analysis(plain().computation, plain().nnet)
     p = plain()
     merge = one(p.position, p["b"], p["c"])
-    result = legal_merges(times, merge, OptimizeOptions(**{option: False}))
+    result = legal_merges(analysis, merge, OptimizeOptions(**{option: False}))
     assert np.concatenate(result).tolist() == ([False, True], [True, False])[left]
 
 

@@ -5,19 +5,19 @@ import itertools
 from nnet3tools.program.commands import AcceptInput, Command, NoOperationMarker, ProvideOutput
 from nnet3tools.program.computation import Computation
 
-_EXCHANGE = (AcceptInput, ProvideOutput)
+_EXCHANGE = frozenset({AcceptInput, ProvideOutput})
 
 
 def segments(commands: list[Command]) -> list[tuple[int, int]]:
     """(begin, end) of each segment: the ranges of commands between NoOperationMarkers."""
-    marks = [i for i, command in enumerate(commands) if isinstance(command, NoOperationMarker)]
+    marks = [i for i, cls in enumerate(map(type, commands)) if cls is NoOperationMarker]
     return list(zip([0, *(m + 1 for m in marks)], [*marks, len(commands)], strict=True))
 
 
 def consolidate_io(computation: Computation) -> None:
     """Move, in place, AcceptInput to the start and ProvideOutput to the end of each segment."""
     commands = computation.commands
-    exchanging = [i for i, c in enumerate(commands) if isinstance(c, _EXCHANGE)]
+    exchanging = [i for i, cls in enumerate(map(type, commands)) if cls in _EXCHANGE]
     reordered: list[Command] = []
     for first, end in segments(commands):
         if first > 0:

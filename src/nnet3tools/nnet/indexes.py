@@ -145,7 +145,7 @@ class IndexSet:
 
 def all_true(mask: BoolArray) -> bool:
     """Whether all elements are True; several times faster than mask.all() on short masks."""
-    return int(np.count_nonzero(mask)) == mask.size
+    return b"\0" not in mask.tobytes()
 
 
 def is_increasing(values: NDArray[Any]) -> bool:

@@ -94,6 +94,7 @@ class CachingOptimizingCompiler:
             return found
         began = time.perf_counter()
         try:
+            request.validate(self.nnet)
             with _no_garbage_collection():
                 computation = self._compile(request)
         finally:
@@ -105,7 +106,6 @@ class CachingOptimizingCompiler:
             return cached
         self.num_compiled += 1
         began = time.perf_counter()
-        request.validate(self.nnet)
         computation = self._compile_via_shortcut(request) if self.options.use_shortcut else None
         if computation is None:
             computation = self._compile_whole(request)

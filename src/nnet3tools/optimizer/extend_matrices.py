@@ -99,9 +99,11 @@ def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> N
             and info.num_rows == old_rows[info.matrix_index]
             and info.num_cols == computation.matrices[info.matrix_index].num_cols
         )
-        if was_whole and not (isinstance(command, SetConst) and command.value != 0.0):
-            return command.replace(submatrix=whole[info.matrix_index])
-        return command
+        new = whole[info.matrix_index]
+        if new == command.submatrix or not was_whole:
+            return command
+        is_value = isinstance(command, SetConst) and command.value != 0.0
+        return command if is_value else command.replace(submatrix=new)
 
     computation.commands = [
         followed(command) if type(command) in _SIZED else command

@@ -40,9 +40,11 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
     if len(markers) != 1:
         return computation
     analysis = context.analyst.analyze(computation)
+    accesses, is_output = analysis.matrix_accesses, analysis.lifetimes.is_output
+    early, late = accesses.first(markers[0]) < markers[0], accesses.last(-1) > markers[0]
     compressions = [
         compression
-        for matrix in range(1, len(computation.matrices))
+        for matrix in np.flatnonzero(early & late & ~is_output).tolist()
         if (compression := _compression(analysis, context, matrix, markers[0]))
     ]
     return _inserted(computation, compressions) if compressions else computation
@@ -51,10 +53,9 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
 def _compression(
     analysis: Analysis, context: PassContext, matrix: int, marker: int
 ) -> _Compression | None:
+    """How to compress a matrix with accesses before and after the command `marker`, if at all."""
     commands, types = analysis.matrix_accesses.of_item(matrix)
     split = int(np.searchsorted(commands, marker))
-    if analysis.lifetimes.is_output[matrix] or split in (0, len(commands)):
-        return None
     forward, backward = int(commands[split - 1]), int(commands[split])
     command = analysis.computation.commands[backward]
     only_signs = (

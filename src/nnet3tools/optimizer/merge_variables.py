@@ -34,7 +34,7 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
         merger = _Round(computation, context)
         if not merger.run():
             return computation
-        computation = remove_no_operations(renumber(merger.computation, context.origins))
+        computation = renumber(remove_no_operations(merger.computation), context.origins)
 
 
 class Merges(NamedTuple):
@@ -44,8 +44,8 @@ class Merges(NamedTuple):
     s1: Ints
     s2: Ints
 
-    def where(self, mask: BoolArray) -> Merges:
-        """The merges for which `mask` is true."""
+    def where(self, mask: BoolArray | Ints) -> Merges:
+        """The merges for which `mask` is true, or those with the numbers in `mask`."""
         return Merges(self.positions[mask], self.s1[mask], self.s2[mask])
 
 
@@ -104,9 +104,8 @@ class Conditions(NamedTuple):
         return self.c1 & self.c2 & self.c4 & self.c7
 
 
-def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
+def merge_conditions(analysis: Analysis, merges: Merges) -> Conditions:
     """The legality conditions, except the order of accesses, of possible merges."""
-    analysis = times.analysis
     variables, matrices = analysis.variables, analysis.computation.matrices
     m1, m2 = variables.matrix_of_submatrix[merges.s1], variables.matrix_of_submatrix[merges.s2]
     is_input, is_output = analysis.lifetimes.is_input, analysis.lifetimes.is_output
@@ -148,14 +147,19 @@ def is_assignment(analysis: Analysis) -> BoolArray:
 
 
 def legal_merges(
-    times: AccessTimes, merges: Merges, options: OptimizeOptions
+    analysis: Analysis, merges: Merges, options: OptimizeOptions
 ) -> tuple[BoolArray, BoolArray]:
     """(left, right), (merges,): whether s2's matrix may become a part of s1, s1's a part of s2."""
-    matrix_of = times.analysis.variables.matrix_of_submatrix
-    conditions = merge_conditions(times, merges)
-    allowed = (matrix_of[merges.s1] != matrix_of[merges.s2]) & order_allows(times, merges)
-    left = allowed & conditions.left & options.allow_left_merge
-    right = allowed & conditions.right & options.allow_right_merge
+    matrix_of = analysis.variables.matrix_of_submatrix
+    conditions = merge_conditions(analysis, merges)
+    apart = matrix_of[merges.s1] != matrix_of[merges.s2]
+    left = apart & conditions.left & options.allow_left_merge
+    right = apart & conditions.right & options.allow_right_merge
+    # Access times cost more than the rest; recurrent networks' last round needs none.
+    legal = np.flatnonzero(left | right)
+    if len(legal):
+        wrong = legal[~order_allows(AccessTimes(analysis), merges.where(legal))]
+        left[wrong] = right[wrong] = False
     return left, right
 
 
@@ -165,20 +169,20 @@ class _Round:
     def __init__(self, computation: Computation, context: PassContext) -> None:
         # Merging changes the copy; the analysis refers to the original program.
         self.computation = computation.copy()
-        self.times = AccessTimes(context.analyst.analyze(computation))
+        self.analysis = context.analyst.analyze(computation)
         self.context = context
-        lifetimes = self.times.analysis.lifetimes
-        self._matrix_of = self.times.analysis.variables.matrix_of_submatrix.tolist()
+        lifetimes = self.analysis.lifetimes
+        self._matrix_of = self.analysis.variables.matrix_of_submatrix.tolist()
         self._allocate = lifetimes.allocate_command.tolist()
         self._free = lifetimes.deallocate_command.tolist()
-        self._first_access = self.times.analysis.matrix_accesses.first(-1).tolist()
+        self._first_access = self.analysis.matrix_accesses.first(-1).tolist()
 
     def run(self) -> bool:
         """Do every legal merge in `self.computation`; returns whether there was one."""
-        merges = opportunities(self.times.analysis, self.context)
-        left, right = legal_merges(self.times, merges, self.context.options)
+        merges = opportunities(self.analysis, self.context)
+        left, right = legal_merges(self.analysis, merges, self.context.options)
         legal = left | right
-        assignment = is_assignment(self.times.analysis)[merges.positions[legal]]
+        assignment = is_assignment(self.analysis)[merges.positions[legal]]
         merged: list[tuple[int, int]] = []
         for (position, keep, discard), is_copy in zip(
             self._distinct(merges.where(legal), left[legal]), assignment.tolist(), strict=True
@@ -198,8 +202,8 @@ class _Round:
         `left` (merges,) says where s1 stays. (position, 0, 0) stands for matrices that were
         merged in this round already; such a merge waits for the next round.
         """
-        variables, offsets = (a.tolist() for a in self.times.analysis.variables.all_of_submatrices)
-        dirty = bytearray(self.times.analysis.variables.num_variables)
+        variables, offsets = (a.tolist() for a in self.analysis.variables.all_of_submatrices)
+        dirty = bytearray(self.analysis.variables.num_variables)
         for position, s1, s2, is_left in zip(
             *(column.tolist() for column in merges), left.tolist(), strict=True
         ):
@@ -238,7 +242,7 @@ class _Round:
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
         """Remove all but one allocation and one deallocation of two matrices that are merged."""
-        before, commands = self.times.analysis.computation.commands, self.computation.commands
+        before, commands = self.analysis.computation.commands, self.computation.commands
         free_keep, free_discard = self._free[m_keep], self._free[m_discard]
         if max(free_keep, free_discard) == -1:
             raise ProgramError(f"m{m_keep} and m{m_discard} are merged but neither is ever freed")

@@ -19,14 +19,16 @@ def move_sizing_commands(computation: Computation, context: PassContext) -> Comp
     ] + [False]
     # Thrice the position, so that -1 and +1 place a command just before and just after another.
     place = [3 * c for c in range(len(commands))]
-    for matrix in range(1, len(computation.matrices)):
-        accesses = analysis.matrix_accesses.of_item(matrix)[0].tolist()
-        allocate = int(analysis.lifetimes.allocate_command[matrix])
+    bounds = itertools.pairwise(analysis.matrix_accesses.offsets.tolist())
+    all_accesses = analysis.matrix_accesses.commands.tolist()
+    lifetimes = analysis.lifetimes.allocate_command, analysis.lifetimes.deallocate_command
+    allocations, frees = (times.tolist() for times in lifetimes)
+    for (begin, end), allocate, free in zip(bounds, allocations, frees, strict=True):
+        accesses = all_accesses[begin:end]
         if allocate != -1 and type(commands[allocate]) is AllocMatrix:
             first = 1 if zeroed_by_next[allocate] and accesses[:1] == [allocate + 1] else 0
             if len(accesses) > first:
                 place[allocate] = 3 * accesses[first] - 1
-        free = int(analysis.lifetimes.deallocate_command[matrix])
         if free != -1 and accesses and type(commands[free]) is DeallocMatrix:
             place[free] = 3 * accesses[-1] + 1
     out = computation.copy()

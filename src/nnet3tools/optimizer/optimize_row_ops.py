@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.nnet.indexes import IntArray, is_increasing
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import AddRows, Command, CopyRows, MatrixAdd, MatrixCopy
 from nnet3tools.program.computation import Computation
@@ -43,7 +43,7 @@ def _single_run(rows: IntArray) -> tuple[int, int, int] | None:
     first, length = int(used[0]), len(used)
     if used[-1] - first + 1 != length:
         return None
-    start = int(rows[first])
-    if not np.array_equal(rows[first : first + length], np.arange(start, start + length)):
+    start, run = int(rows[first]), rows[first : first + length]
+    if int(run[-1]) - start + 1 != length or not is_increasing(run):
         return None
     return first, start, length

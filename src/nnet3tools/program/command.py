@@ -111,10 +111,10 @@ class Command:
 
     def replace(self, **changes: Any) -> Self:
         """A copy of the command with some operands changed."""
-        values = {name: getattr(self, name) for name in self.OPERANDS}
-        values["stale"] = self.stale
-        values.update(changes)
-        return type(self)(**values)
+        values = [
+            changes.pop(name) if name in changes else getattr(self, name) for name in self.OPERANDS
+        ]
+        return type(self)(*values, **{"stale": self.stale, **changes})
 
     def turned_into(self, cls: type[Command]) -> Command:
         """A command of the class `cls` with the operands of this command."""

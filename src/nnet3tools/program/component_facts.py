@@ -6,6 +6,7 @@ of recurrent networks run the same few components hundreds of times.)
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,11 @@ class ComponentTable:
         if (facts := self._facts.get(index)) is None:
             facts = self._facts[index] = component_facts(self._nnet.component(index))
         return facts
+
+    @cached_property
+    def node_dims(self) -> NDArray[np.int64]:
+        """(nodes,) the dimension of each node of the network."""
+        return np.array([self._nnet.dim(node) for node in range(self._nnet.num_nodes)], np.int64)
 
     def column(self, fact: str, indexes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(N,) the flag `fact`, such as "updatable", of the components `indexes`."""

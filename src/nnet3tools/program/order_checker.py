@@ -45,7 +45,7 @@ class OrderChecker(OperandChecker):
             self.fail(f"debug information of m{m} names what does not exist")
         num_rows = [len(info.nodes) for info in debug]
         cols = np.repeat(self.computation.matrix_sizes()[:, 1], num_rows)
-        dims = np.array([self.nnet.dim(node) for node in range(self.nnet.num_nodes)])
+        dims = self.components.node_dims
         if len(other := np.flatnonzero(dims[nodes] != cols)):
             m = int(np.searchsorted(np.cumsum(num_rows), other[0], "right"))
             node = int(nodes[other[0]])
