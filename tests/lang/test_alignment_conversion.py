@@ -5,33 +5,11 @@ import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.holders import INT32_VECTOR
-from nnet3tools.lang.lang_dir import chain_topology
-from nnet3tools.lang.trees import biphone_tree, monophone_tree
+from nnet3tools.lang.trees import monophone_tree
 from nnet3tools.nnet.hmm.alignment import AlignmentConverter
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.nnet.hmm.tree import ContextDependency
 from support.shell import Shell
-
-PHONES = [1, 2, 3]
-SETS = [[phone] for phone in PHONES]
-TOPOLOGY = chain_topology(PHONES)
-OLD_TREE = monophone_tree(SETS, TOPOLOGY)
-NEW_TREE = biphone_tree(SETS, TOPOLOGY)
-OLD = TransitionModel.from_tree(OLD_TREE, TOPOLOGY)
-NEW = TransitionModel.from_tree(NEW_TREE, TOPOLOGY)
-
-
-def alignment(phones: list[int], lengths: list[int]) -> np.ndarray:
-    """Transition ids of the old model: of each phone, the forward transition, then its loops."""
-    t = OLD.transitions()
-    ids = np.arange(OLD.num_transition_ids + 1)
-    found: list[int] = []
-    for phone, length in zip(phones, lengths, strict=True):
-        of_phone = ids[t.phones == phone]
-        (loop,) = of_phone[t.is_self_loop[of_phone]]
-        (forward,) = of_phone[~t.is_self_loop[of_phone]]
-        found += [int(forward), *[int(loop)] * (length - 1)]
-    return np.array(found, np.int32)
+from support.two_models import NEW, NEW_TREE, OLD, OLD_TREE, SETS, alignment, save
 
 
 def test_pdfs_are_those_of_the_new_tree_in_context() -> None:
@@ -69,15 +47,6 @@ def test_another_topology_is_refused() -> None:
     converter = AlignmentConverter(OLD, TransitionModel.from_tree(tree, topology), tree)
     with pytest.raises(DataError, match="phone 1 has another topology"):
         converter.convert(alignment([1], [2]))
-
-
-def save(name: str, item: TransitionModel | ContextDependency) -> None:
-    from nnet3tools.io.writer import Writer
-
-    with open(name, "wb") as file:
-        writer = Writer(file)
-        writer.write_header()
-        item.write(writer)
 
 
 def test_the_program(shell: Shell) -> None:

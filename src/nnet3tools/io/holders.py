@@ -118,11 +118,15 @@ def _int32_entries(reader: Reader) -> Iterator[tuple[str, NDArray[np.int32]]]:
     """Consume archive entries complete in the reader's buffer; yield (key, vector) of each."""
     from nnet3tools.io.entries import encoded_entries
 
-    return encoded_entries(reader, _find_int32_vector)
+    for key, elements in encoded_entries(reader, find_int32_vector):
+        yield key, numbers_of_bytes(elements, np.int32)
 
 
-def _find_int32_vector(data: bytes, start: int) -> tuple[NDArray[np.int32], int] | None:
-    """(vector at `start`, its end in `data`); None if there is no binary vector of integers."""
+def find_int32_vector(data: bytes, start: int) -> tuple[bytes, int] | None:
+    """(bytes of the elements of the vector at `start`, its end in `data`).
+
+    None if there is no binary vector of integers; IndexError if the data end too early.
+    """
     begin = start + 5
     if begin > len(data):
         raise IndexError
@@ -134,8 +138,19 @@ def _find_int32_vector(data: bytes, start: int) -> tuple[NDArray[np.int32], int]
         raise IndexError
     if data[begin:end:5] != b"\4" * count:
         return None
-    cells = np.frombuffer(data, _CELLS[np.int32], count, begin)
-    return np.ascontiguousarray(cells["value"]), end
+    return data[begin:end], end
+
+
+def numbers_of_bytes(data: bytes | NDArray[np.uint8], kind: type) -> NDArray:
+    """Numbers of type `kind` (int32 or float32) of bytes with a size byte before each number."""
+    return np.ascontiguousarray(np.frombuffer(data, _CELLS[kind])["value"])
+
+
+def bytes_of_numbers(values: NDArray) -> bytes:
+    """The bytes of numbers (int32 or float32) of any shape, each after its size byte."""
+    cells = np.empty(values.size, _CELLS[values.dtype.type])
+    cells["size"], cells["value"] = 4, values.ravel()
+    return cells.tobytes()
 
 
 def _read_cells(reader: Reader, count: int, kind: type, what: str) -> NDArray:
@@ -146,15 +161,13 @@ def _read_cells(reader: Reader, count: int, kind: type, what: str) -> NDArray:
     cells = reader.read_array(5 * count, np.uint8, what)
     if (cells[::5] != 4).any():
         raise reader.error(f"expected {what} of type {kind.__name__}")
-    return np.ascontiguousarray(cells.view(_CELLS[kind])["value"])
+    return numbers_of_bytes(cells, kind)
 
 
 def _write_cells(writer: Writer, count: int, values: NDArray) -> None:
     """Write `count`, then numbers of four bytes, each after its size byte."""
-    cells = np.empty(values.size, _CELLS[values.dtype.type])
-    cells["size"], cells["value"] = 4, values.ravel()
     writer.write_int32(count)
-    writer.write_bytes(cells.tobytes())
+    writer.write_bytes(bytes_of_numbers(values))
 
 
 def _read_pairs(reader: Reader, kind: type) -> NDArray:

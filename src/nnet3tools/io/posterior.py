@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,6 +49,16 @@ class Posterior:
         """Number of frames."""
         return len(self.offsets) - 1
 
+    def __len__(self) -> int:
+        """Number of frames."""
+        return self.num_frames
+
+    def __getitem__(self, frames: slice) -> Posterior:
+        """The posterior of the frames from `frames.start` to `frames.stop` - 1."""
+        offsets = self.offsets[frames.start : frames.stop + 1]
+        entries = slice(offsets[0], offsets[-1])
+        return Posterior(offsets - offsets[0], self.pdfs[entries], self.weights[entries])
+
     def to_sparse(self, num_pdfs: int) -> SparseMatrix:
         """Convert to a matrix (frames, pdfs); as in Kaldi, equal pdfs of a frame are summed.
 
@@ -72,8 +83,8 @@ _FRAMES = re.compile(rb"(?:\s*\[[^\[\]]*\])*\s*")
 
 def write_posterior(writer: Writer, posterior: Posterior) -> None:
     """Write a posterior; in text mode as one line, "[ pdf weight ... ] [ ... ] "."""
-    counts = np.diff(posterior.offsets)
     if not writer.binary:
+        counts = np.diff(posterior.offsets)
         words = np.empty((len(posterior.pdfs), 2), object)
         words[:, 0] = posterior.pdfs
         words[:, 1] = list(map(format_float, posterior.weights.tolist()))
@@ -81,6 +92,15 @@ def write_posterior(writer: Writer, posterior: Posterior) -> None:
         writer.write_text(template % tuple(words.ravel()) + "\n")
         return
     writer.write_int32(posterior.num_frames)
+    writer.write_bytes(bytes_of_frames(posterior))
+
+
+def bytes_of_frames(posterior: Posterior) -> bytes:
+    """The binary form of all frames: the number of pdfs, then pairs of pdf and weight.
+
+    A frame takes 5 bytes and 10 for each pdf.
+    """
+    counts = np.diff(posterior.offsets)
     # Integer cells: for each frame the count, then pairs of pdf and the bits of its weight.
     cells = np.empty(len(counts) + 2 * len(posterior.pdfs), "<i4")
     is_count = np.zeros(len(cells), bool)
@@ -90,7 +110,7 @@ def write_posterior(writer: Writer, posterior: Posterior) -> None:
     cells[~is_count] = pairs.ravel()
     out = np.full((len(cells), 5), 4, np.uint8)
     out[:, 1:] = cells.view(np.uint8).reshape(-1, 4)
-    writer.write_bytes(out.tobytes())
+    return out.tobytes()
 
 
 def read_posterior(reader: Reader) -> Posterior:
@@ -117,38 +137,54 @@ def _read_line(reader: Reader) -> Posterior:
 
 
 def _read_binary(reader: Reader) -> Posterior:
-    """Read a posterior in binary; consecutive frames with equal counts are read in one step."""
+    if (found := reader.take(find_even_frames)) is not None:
+        data, count = found
+        return frames_of_bytes(data, np.full(len(data) // (5 + 10 * count), count))
     num_frames = reader.read_int32()
     if num_frames < 0:
         raise reader.error(f"expected a posterior, found one of {num_frames} frames")
-    counts: list[NDArray] = []
-    entries: list[NDArray] = []
-    missing = num_frames
-    while missing > 0:
-        count = _peek_count(reader)
-        width = 5 * (1 + 2 * count)
-        piece = reader.buffered(max(width, min(missing * width, 1 << 13)))
-        rows = np.frombuffer(piece, np.uint8)[: len(piece) // width * width].reshape(-1, width)
-        if not len(rows):
-            rows = reader.read_array(width, np.uint8, f"a frame of {count} pdfs")[None]
-            taken = 1
-        else:
-            cells = np.ascontiguousarray(rows.reshape(-1, 5)[:, 1:]).view("<i4")
-            same = cells.reshape(len(rows), -1)[:, 0] == count
-            same &= (rows.reshape(len(rows), -1, 5)[:, :, 0] == 4).all(axis=1)
-            taken = min(missing, len(same) if same.all() else int(same.argmin()))
-            if not taken:
-                raise reader.error("expected 32-bit pdfs and weights in a posterior")
-            reader.advance(taken * width)
-        if (rows[:taken].reshape(-1, 5)[:, 0] != 4).any():
-            raise reader.error("expected 32-bit pdfs and weights in a posterior")
-        counts.append(np.full(taken, count))
-        entries.append(np.ascontiguousarray(rows[:taken, 5:]).reshape(-1, 10))
-        missing -= taken
-    flat = np.concatenate(entries) if entries else np.empty((0, 10), np.uint8)
-    pdfs = np.ascontiguousarray(flat[:, 1:5]).view("<i4").ravel()
-    weights = np.ascontiguousarray(flat[:, 6:]).view("<f4").ravel()
-    return Posterior.from_counts(np.concatenate(counts) if counts else [], pdfs, weights)
+    counts: list[int] = []
+    frames: list[bytes] = []
+    for _ in range(num_frames):
+        counts.append(count := _peek_count(reader))
+        start, what = reader.offset, f"a frame of {count} pdfs"
+        frames.append(reader.read_array(5 + 10 * count, np.uint8, what).tobytes())
+        if frames[-1][::5] != b"\4" * (1 + 2 * count):
+            raise reader.error("expected 32-bit pdfs and weights in a posterior", start)
+    return frames_of_bytes(b"".join(frames), np.array(counts, np.int64))
+
+
+def find_even_frames(data: bytes | bytearray, start: int) -> tuple[tuple[bytes, int], int] | None:
+    """((bytes of the frames, number of pdfs of each), end) of the binary posterior at `start`.
+
+    None unless the frames have one number of pdfs; IndexError if the data end too early.
+    """
+    if (begin := start + 5) + 5 > len(data):
+        raise IndexError
+    num_frames, count = struct.unpack("<xixi", data[start : begin + 5])
+    width = 5 + 10 * count
+    end = begin + num_frames * width
+    if data[start] != 4 or num_frames <= 0 or count < 0:
+        return None
+    if end > len(data):
+        raise IndexError
+    is_even = all(
+        data[i:end:width] == data[i : i + 1] * num_frames for i in range(begin, begin + 5)
+    )
+    if not is_even or data[begin:end:5] != b"\4" * ((end - begin) // 5):
+        return None
+    return (bytes(data[begin:end]), count), end
+
+
+def frames_of_bytes(data: bytes, counts: NDArray[np.int64]) -> Posterior:
+    """The posterior of valid frames in binary form; frame f has `counts[f]` pdfs."""
+    offsets = offsets_of(counts)
+    raw = np.frombuffer(data, np.uint8).reshape(-1, 5)
+    cells = np.ascontiguousarray(raw[:, 1:]).view("<i4").ravel()
+    is_entry = np.ones(len(cells), bool)
+    is_entry[np.arange(len(counts)) + 2 * offsets[:-1].astype(np.int64)] = False
+    pdfs, weights = cells[is_entry].reshape(-1, 2).T
+    return Posterior(offsets, pdfs.copy(), weights.copy().view("<f4"))
 
 
 def _peek_count(reader: Reader) -> int:

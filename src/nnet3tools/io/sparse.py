@@ -37,6 +37,13 @@ class SparseMatrix:
         """Number of rows and number of columns."""
         return self.num_rows, self.num_cols
 
+    def __getitem__(self, rows: slice) -> SparseMatrix:
+        """The rows from `rows.start` to `rows.stop` - 1."""
+        offsets = self.row_offsets[rows.start : rows.stop + 1]
+        entries = slice(offsets[0], offsets[-1])
+        parts = self.indices[entries], self.values[entries]
+        return SparseMatrix(offsets - offsets[0], *parts, self.num_cols)
+
     @property
     def row_numbers(self) -> NDArray[np.intp]:
         """The row of each stored element, in order."""

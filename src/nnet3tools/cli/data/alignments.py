@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import NoOptions, OptionGroup, option, program
 from nnet3tools.errors import OptionError, naming
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    from nnet3tools.io.posterior import Posterior
+    from nnet3tools.io.object_runs import ObjectRun
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 ALI_TO_PDF_USAGE = """Converts alignments (containing transition-ids) to pdf-ids, zero-based.
 Usage:  ali-to-pdf  [options] <model> <alignments-rspecifier> <pdfs-wspecifier>
@@ -22,19 +23,19 @@ e.g.:
 
 @program("ali-to-pdf", ALI_TO_PDF_USAGE, NoOptions, num_args=3)
 def ali_to_pdf(options: NoOptions, args: list[str]) -> None:
-    from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.holders import INT32_VECTOR
+    from nnet3tools.io.object_runs import INT32_VECTOR_RUNS, convert_runs
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model_in, alignments, pdfs_out = args
     model = TransitionModel.load(model_in)
     pdfs = model.pdfs_of_ids()
 
-    def convert(key: str, ids: np.ndarray) -> np.ndarray:
-        model.check_transition_ids(ids)
-        return pdfs[ids]
+    def convert(run: ObjectRun) -> ObjectRun:
+        model.check_transition_ids(run.rows)
+        return replace(run, rows=pdfs[run.rows])
 
-    num_done, _ = convert_table(alignments, pdfs_out, (INT32_VECTOR, INT32_VECTOR), convert)
+    holders = INT32_VECTOR_RUNS, INT32_VECTOR_RUNS
+    num_done = convert_runs(alignments, pdfs_out, holders, convert)
     log.log(f"Converted {num_done} alignments to pdf sequences.")
 
 
@@ -66,54 +67,51 @@ class AliToPhonesOptions(OptionGroup):
 
 @program("ali-to-phones", ALI_TO_PHONES_USAGE, AliToPhonesOptions, num_args=3)
 def ali_to_phones(options: AliToPhonesOptions, args: list[str]) -> None:
-    from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, Holder
+    from nnet3tools.io.object_runs import INT32_VECTOR_RUNS, convert_runs
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model_in, alignments, target = args
     if options.per_frame and options.write_lengths:
         raise OptionError("--per-frame and --write-lengths do not go together")
-    phones_of = _phones_by(model_in)
+    model = TransitionModel.load(model_in)
     if options.ctm_output:
-        num_done = _write_ctm(phones_of, alignments, target, options.frame_shift)
+        num_done = _write_ctm(model, alignments, target, options.frame_shift)
     else:
         holder: Holder = INT32_PAIR_VECTOR if options.write_lengths else INT32_VECTOR
 
-        def convert(key: str, ids: np.ndarray) -> np.ndarray:
-            runs = phones_of(ids)
-            if options.write_lengths:
-                return runs
-            return runs[:, 0].repeat(runs[:, 1]) if options.per_frame else runs[:, 0]
+        def convert(run: ObjectRun) -> ObjectRun:
+            pairs, ends = _phones(model, run.rows, run.ends)
+            if options.per_frame:
+                return replace(run, rows=pairs[:, 0].repeat(pairs[:, 1]))
+            return replace(run, rows=pairs if options.write_lengths else pairs[:, 0], ends=ends)
 
-        num_done, _ = convert_table(alignments, target, (INT32_VECTOR, holder), convert)
+        num_done = convert_runs(alignments, target, (INT32_VECTOR_RUNS, holder), convert)
     log.log(f"Done {num_done} utterances.")
 
 
-def _phones_by(model_in: str) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from an alignment to rows (phone, number of frames), by the model `model_in`."""
+def _phones(
+    model: TransitionModel, ids: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (phone, number of frames) of alignments, and the end of each one's rows.
+
+    `ids` are the transition ids of one alignment after another, `ends` the end of each in `ids`.
+    """
     from nnet3tools.nnet.hmm.alignment import phone_ends
-    from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-    model = TransitionModel.load(model_in)
+    model.check_transition_ids(ids)
     transitions = model.transitions()
-
-    def phones_of(ids: np.ndarray) -> np.ndarray:
-        model.check_transition_ids(ids)
-        ends = phone_ends(transitions, ids)
-        starts = np.concatenate([[0], ends[:-1]])[: len(ends)].astype(np.intp)
-        return np.stack([transitions.phones[ids[starts]], ends - starts], axis=1).astype(np.int32)
-
-    return phones_of
+    phone_end = phone_ends(transitions, ids, ends)
+    lengths = np.diff(phone_end, prepend=0)
+    pairs = np.stack([transitions.phones[ids[phone_end - lengths]], lengths], axis=1)
+    return pairs.astype(np.int32), np.searchsorted(phone_end, ends, side="right")
 
 
-def _write_ctm(
-    phones_of: Callable[[np.ndarray], np.ndarray], alignments: str, target: str, shift: float
-) -> int:
+def _write_ctm(model: TransitionModel, alignments: str, target: str, shift: float) -> int:
     """Write lines `key 1 start length phone`, in seconds; return the number of utterances.
 
-    `phones_of` turns an alignment into rows (phone, number of frames); a frame lasts `shift`
-    seconds.
+    `model` gives the phones of the alignments; a frame lasts `shift` seconds.
     """
-    from nnet3tools.errors import naming
     from nnet3tools.io.files import open_output
     from nnet3tools.io.holders import INT32_VECTOR
     from nnet3tools.io.table import SequentialTableReader
@@ -126,7 +124,7 @@ def _write_ctm(
     ):
         for key, ids in reader:
             with naming(f"{alignments}: key '{key}'"):
-                runs = phones_of(ids)
+                runs, _ = _phones(model, ids, np.array([len(ids)]))
             lengths = np.float32(shift) * runs[:, 1].astype(np.float32)
             starts = np.cumsum(lengths, dtype=np.float32) - lengths
             rows = zip(starts.tolist(), lengths.tolist(), runs[:, 0].tolist(), strict=True)
@@ -154,15 +152,14 @@ See also: ali-to-pdf, ali-to-phones, show-alignments, post-to-weights
 
 @program("ali-to-post", ALI_TO_POST_USAGE, NoOptions, num_args=2)
 def ali_to_post(options: NoOptions, args: list[str]) -> int:
-    from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.holders import INT32_VECTOR, POSTERIOR
+    from nnet3tools.io.object_runs import INT32_VECTOR_RUNS, POSTERIOR_RUNS, convert_runs
     from nnet3tools.io.posterior import Posterior
 
-    def convert(key: str, alignment: np.ndarray) -> Posterior:
-        ones = np.ones(len(alignment))
-        return Posterior.from_counts(ones, alignment, ones)
+    def convert(run: ObjectRun) -> ObjectRun:
+        ones = np.ones(len(run.rows))
+        return replace(run, rows=Posterior.from_counts(ones, run.rows, ones))
 
-    num_done, _ = convert_table(args[0], args[1], (INT32_VECTOR, POSTERIOR), convert)
+    num_done = convert_runs(args[0], args[1], (INT32_VECTOR_RUNS, POSTERIOR_RUNS), convert)
     log.log(f"Converted {num_done} alignments.")
     return 0 if num_done else 1
 
@@ -177,8 +174,7 @@ e.g.:
 
 @program("convert-ali", CONVERT_ALI_USAGE, NoOptions, num_args=5)
 def convert_ali(options: NoOptions, args: list[str]) -> int:
-    from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.holders import INT32_VECTOR
+    from nnet3tools.io.object_runs import INT32_VECTOR_RUNS, convert_runs
     from nnet3tools.nnet.hmm.alignment import AlignmentConverter
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -187,10 +183,10 @@ def convert_ali(options: NoOptions, args: list[str]) -> int:
     old, new = TransitionModel.load(old_in), TransitionModel.load(new_in)
     converter = AlignmentConverter(old, new, ContextDependency.load(tree_in))
 
-    def convert(key: str, ids: np.ndarray) -> np.ndarray:
-        return converter.convert(ids)
+    def convert(run: ObjectRun) -> ObjectRun:
+        return replace(run, rows=converter.convert(run.rows, run.ends))
 
-    num_done, _ = convert_table(alignments, target, (INT32_VECTOR, INT32_VECTOR), convert)
+    num_done = convert_runs(alignments, target, (INT32_VECTOR_RUNS, INT32_VECTOR_RUNS), convert)
     log.log(f"Succeeded converting alignments for {num_done} files, failed for 0")
     return 0 if num_done else 1
 
@@ -210,21 +206,19 @@ def post_to_pdf_post(options: NoOptions, args: list[str]) -> None:
 
     The pdfs of a frame are sorted; Kaldi writes them in hash order.
     """
-    from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.holders import POSTERIOR
+    from nnet3tools.io.object_runs import POSTERIOR_RUNS, convert_runs
     from nnet3tools.io.posterior import Posterior
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model = TransitionModel.load(args[0])
     pdfs, num_pdfs = model.pdfs_of_ids(), model.num_pdfs
 
-    def convert(key: str, posterior: Posterior) -> Posterior:
-        model.check_transition_ids(posterior.pdfs)
-        ids = Posterior(posterior.offsets, pdfs[posterior.pdfs], posterior.weights)
-        sums = ids.to_sparse(num_pdfs)
-        return Posterior(sums.row_offsets, sums.indices, sums.values)
+    def convert(run: ObjectRun) -> ObjectRun:
+        model.check_transition_ids(run.rows.pdfs)
+        sums = replace(run.rows, pdfs=pdfs[run.rows.pdfs]).to_sparse(num_pdfs)
+        return replace(run, rows=Posterior(sums.row_offsets, sums.indices, sums.values))
 
-    num_done, _ = convert_table(args[1], args[2], (POSTERIOR, POSTERIOR), convert)
+    num_done = convert_runs(args[1], args[2], (POSTERIOR_RUNS, POSTERIOR_RUNS), convert)
     log.log(f"Done converting posteriors to pdf-level posteriors for {num_done} utterances.")
 
 
@@ -251,20 +245,16 @@ class PostToSmatOptions(OptionGroup):
 
 @program("post-to-smat", POST_TO_SMAT_USAGE, PostToSmatOptions, num_args=2)
 def post_to_smat(options: PostToSmatOptions, args: list[str]) -> None:
-    from nnet3tools.io.holders import GENERAL_MATRIX, POSTERIOR
-    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.io.holders import GENERAL_MATRIX
+    from nnet3tools.io.object_runs import POSTERIOR_RUNS, convert_runs
 
     if options.dim <= 0:
         raise OptionError("The --dim option must be specified.")
-    count = 0
-    with (
-        TableWriter(args[1], GENERAL_MATRIX) as writer,
-        SequentialTableReader(args[0], POSTERIOR) as posteriors,
-    ):
-        for key, posterior in posteriors:
-            with naming(f"{args[0]}: key '{key}'"):
-                writer.write(key, posterior.to_sparse(options.dim))
-            count += 1
+
+    def convert(run: ObjectRun) -> ObjectRun:
+        return replace(run, rows=run.rows.to_sparse(options.dim))
+
+    count = convert_runs(args[0], args[1], (POSTERIOR_RUNS, GENERAL_MATRIX), convert)
     log.log(f"Done converting {count} posteriors into sparse matrices.")
 
 
@@ -293,21 +283,28 @@ def post_to_tacc(options: PostToTaccOptions, args: list[str]) -> int:
     """
     from nnet3tools.cli.tables import write_object
     from nnet3tools.io.files import prove_output
-    from nnet3tools.io.holders import POSTERIOR, VECTOR
+    from nnet3tools.io.holders import VECTOR
+    from nnet3tools.io.object_runs import POSTERIOR_RUNS, converted_runs
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model_in, posteriors_in, counts_out = args
     prove_output(counts_out)
     model = TransitionModel.load(model_in)
-    counts = np.zeros(model.num_transition_ids + 1)
+    counts: np.ndarray = np.zeros(model.num_transition_ids + 1)
     num_done = 0
-    with SequentialTableReader(posteriors_in, POSTERIOR) as posteriors:
-        for key, posterior in posteriors:
-            with naming(f"{posteriors_in}: utterance {key}"):
-                model.check_transition_ids(posterior.pdfs)
-            counts += np.bincount(posterior.pdfs, posterior.weights, len(counts))
-            num_done += 1
+
+    def check(run: ObjectRun) -> ObjectRun:
+        model.check_transition_ids(run.rows.pdfs)
+        return run
+
+    with SequentialTableReader(posteriors_in, POSTERIOR_RUNS) as posteriors:
+        for run in converted_runs(
+            posteriors, check, lambda key: f"{posteriors_in}: utterance {key}"
+        ):
+            ids = np.concatenate([np.arange(len(counts)), run.rows.pdfs])
+            counts = np.bincount(ids, np.concatenate([counts, run.rows.weights]))
+            num_done += len(run.keys)
     if options.per_pdf:
         log.log("accumulate counts per pdf-id")
         pdfs = model.pdfs_of_ids()[1:]

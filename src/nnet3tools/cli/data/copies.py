@@ -228,9 +228,9 @@ class CopyIntVectorOptions(OptionGroup):
 
 @program("copy-int-vector", COPY_INT_VECTOR_USAGE, CopyIntVectorOptions, num_args=2)
 def copy_int_vector(options: CopyIntVectorOptions, args: list[str]) -> int:
-    from nnet3tools.cli.tables import are_tables, convert_table
+    from nnet3tools.cli.tables import are_tables
     from nnet3tools.io.files import open_input, open_output
-    from nnet3tools.io.holders import INT32_VECTOR
+    from nnet3tools.io.object_runs import INT32_VECTOR_RUNS, convert_runs
 
     source, target = args
     if not are_tables(source, target, "vectors"):
@@ -240,8 +240,8 @@ def copy_int_vector(options: CopyIntVectorOptions, args: list[str]) -> int:
             writer.write_int32_vector(values)
         log.log(f"Copied vector to {target}")
         return 0
-    holders = INT32_VECTOR, INT32_VECTOR
-    num_done, _ = convert_table(source, target, holders, lambda key, values: values)
+    holders = INT32_VECTOR_RUNS, INT32_VECTOR_RUNS
+    num_done = convert_runs(source, target, holders, lambda run: run)
     log.log(f"Copied {num_done} vectors of int32.")
     return 0 if num_done else 1
 

@@ -10,47 +10,59 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel, Transitions
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
 
-def phone_ends(transitions: Transitions, ids: NDArray[np.int32]) -> NDArray[np.intp]:
+def phone_ends(
+    transitions: Transitions, ids: NDArray[np.int32], ends: NDArray[np.integer] | None = None
+) -> NDArray[np.intp]:
     """End frame (exclusive) of each phone of an alignment, which may end within a phone.
 
     Self-loops may come before or after ("reordered") the transition that leaves their state.
+    `ends`, if given, are the end frames (exclusive) of several alignments, one after another in
+    `ids`; errors name a frame of `ids`.
     """
     if not len(ids):
         return np.zeros(0, np.intp)
+    is_last = np.zeros(len(ids), bool)
+    is_last[-1 if ends is None else ends[ends > 0] - 1] = True
+    lasts = np.flatnonzero(is_last)
+    firsts = np.append(0, lasts[:-1] + 1)
     states, phones = transitions.states[ids], transitions.phones[ids]
-    is_loop, is_final = transitions.is_self_loop[ids], transitions.is_final[ids].copy()
-    changes = np.append(states[1:] != states[:-1], True)
+    is_loop, is_final = transitions.is_self_loop[ids], transitions.is_final[ids]
+    changes = np.append(states[1:] != states[:-1], True) | is_last
     may_end = np.ones(len(ids), bool)
-    if _is_reordered(states, is_loop):
+    reordered = _are_reordered(np.flatnonzero(changes & ~is_last), is_loop, firsts, lasts)
+    if reordered.any():
+        lengths = lasts + 1 - firsts
+        reordered = reordered.repeat(lengths)
         # A self-loop belongs to the transition before it.
-        left = np.where(is_loop, 0, np.arange(len(ids)))
-        left = np.maximum.accumulate(left)
-        is_final = is_final[left]
-        followed = np.append(is_loop[1:], False)
+        left = np.where(is_loop, firsts.repeat(lengths), np.arange(len(ids)))
+        is_final = np.where(reordered, is_final[np.maximum.accumulate(left)], is_final)
+        followed = np.append(is_loop[1:], False) & ~is_last & reordered
         wrong = np.flatnonzero(is_final & followed & changes)
         if wrong.size:
             raise DataError(f"frame {wrong[0] + 1}: a self-loop of a state that was not entered")
         may_end = ~followed
     other_phone = np.append(phones[1:] != phones[:-1], True)
-    ends = (is_final & may_end) | (~is_final & changes & other_phone)
-    ends[-1] = True
-    return np.flatnonzero(ends) + 1
+    return np.flatnonzero((is_final & may_end) | (~is_final & changes & other_phone) | is_last) + 1
 
 
-def _is_reordered(states: NDArray[np.int32], is_loop: NDArray[np.bool_]) -> bool:
-    """Whether self-loops of an alignment come after the transition that leaves their state.
+def _are_reordered(
+    changes: NDArray[np.intp],
+    is_loop: NDArray[np.bool_],
+    firsts: NDArray[np.intp],
+    lasts: NDArray[np.intp],
+) -> NDArray[np.bool_]:
+    """Whether self-loops of each alignment come after the transition that leaves their state.
 
-    `states` and `is_loop` have an element for each frame.
+    `changes` are the frames after which an alignment changes its state, `is_loop` says of each
+    frame whether it is a self-loop, `firsts` and `lasts` are frames of each alignment.
     """
-    changes = np.flatnonzero(states[1:] != states[:-1])
     before, after = is_loop[changes], is_loop[changes + 1]
     if (both := np.flatnonzero(before & after)).size:
         frame = int(changes[both[0]])
         raise DataError(f"frames {frame} and {frame + 1}: self-loops of different states")
-    telling = np.flatnonzero(before | after)
-    if telling.size:
-        return bool(before[telling[0]])
-    return not is_loop[0]
+    telling = np.append(changes[before | after], len(is_loop))
+    first = telling[np.searchsorted(telling, firsts)]
+    return np.where(first < lasts, np.append(is_loop, False)[first], ~is_loop[firsts])
 
 
 class AlignmentConverter:
@@ -66,25 +78,47 @@ class AlignmentConverter:
         self._first_new = dict(zip(rows, first_new.tolist(), strict=True))
         self._shifts: dict[tuple[tuple[int, ...], int], int] = {}
 
-    def convert(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The alignment in ids of the new model; DataError if it lacks a transition."""
+    def convert(
+        self, ids: NDArray[np.int32], ends: NDArray[np.integer] | None = None
+    ) -> NDArray[np.int32]:
+        """The alignment in ids of the new model; DataError if it lacks a transition.
+
+        `ends`, if given, are the ends of several alignments, one after another in `ids`.
+        """
         if not len(ids):
             return ids
         self._old.check_transition_ids(ids)
         transitions = self._old.transitions()
-        ends = phone_ends(transitions, ids)
-        lengths = np.diff(ends, prepend=0)
-        phones = transitions.phones[ids[ends - 1]]
-        width, central = self._tree.width, self._tree.central
-        padded = np.pad(phones, (central, width - 1 - central))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, width)
-        distinct, numbers = np.unique(windows, axis=0, return_inverse=True)
+        phone_end = phone_ends(transitions, ids, ends)
+        windows = self._windows(transitions.phones[ids[phone_end - 1]], phone_end, ends)
+        # Equal numbers mean equal windows; they are ordered as the windows are. np.unique with an
+        # axis makes convert-ali a fifth slower.
+        numbers = np.zeros(len(windows), np.int64)
+        for column in windows.T:
+            numbers = np.unique(numbers * (int(windows.max()) + 1) + column, return_inverse=True)[1]
+        # The ids from one change of phone or state to the next all change by one number.
         states = transitions.states[ids]
-        pairs = numbers.reshape(-1).repeat(lengths) * np.int64(len(self._old.tuples)) + states
-        found, places = np.unique(pairs, return_inverse=True)
-        keys = zip(*np.divmod(found, len(self._old.tuples)), strict=True)
-        shifts = [self._shift(tuple(distinct[n].tolist()), int(state)) for n, state in keys]
-        return (ids + np.array(shifts, np.int32)[places.reshape(-1)]).astype(np.int32)
+        is_begin = np.append(True, states[1:] != states[:-1])
+        is_begin[phone_end[:-1]] = True
+        begins = np.flatnonzero(is_begin)
+        phones = np.searchsorted(phone_end, begins, side="right")
+        pairs = numbers[phones] * len(self._old.tuples) + states[begins]
+        _, first, places = np.unique(pairs, return_index=True, return_inverse=True)
+        keys = windows[phones[first]].tolist(), states[begins[first]].tolist()
+        shifts = [self._shift(tuple(window), state) for window, state in zip(*keys, strict=True)]
+        shifts_of_ids = np.array(shifts, np.int32)[places].repeat(np.diff(begins, append=len(ids)))
+        return ids + shifts_of_ids
+
+    def _windows(
+        self, phones: NDArray, phone_end: NDArray, ends: NDArray[np.integer] | None
+    ) -> NDArray[np.int32]:
+        """The context of each phone of the alignments, (phones, width of the tree); 0 outside."""
+        width, central = self._tree.width, self._tree.central
+        of_alignment = 0 if ends is None else np.searchsorted(ends, phone_end)
+        places = np.arange(len(phones)) + (width - 1) * of_alignment
+        padded = np.zeros(int(places[-1]) + width, phones.dtype)
+        padded[places + central] = phones
+        return np.lib.stride_tricks.sliding_window_view(padded, width)[places]
 
     def _shift(self, window: tuple[int, ...], state: int) -> int:
         """New minus old transition ids of the old transition state `state` in a phone window."""
