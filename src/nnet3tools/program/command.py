@@ -111,9 +111,7 @@ class Command:
 
     def replace(self, **changes: Any) -> Self:
         """A copy of the command with some operands changed."""
-        values = [
-            changes.pop(name) if name in changes else getattr(self, name) for name in self.OPERANDS
-        ]
+        values = [changes.pop(n) if n in changes else getattr(self, n) for n in self.OPERANDS]
         return type(self)(*values, **{"stale": self.stale, **changes})
 
     def turned_into(self, cls: type[Command]) -> Command:

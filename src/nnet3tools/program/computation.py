@@ -234,9 +234,8 @@ class Computation:
     def groups(self) -> dict[type[Command], CommandGroup]:
         """The commands by class."""
         kept, groups = self._groups or ([], {})
-        if len(kept) == len(self.commands) and all(map(is_, kept, self.commands)):
-            return groups
-        return group_commands(self.commands)
+        is_kept = len(kept) == len(self.commands) and all(map(is_, kept, self.commands))
+        return groups if is_kept else group_commands(self.commands)
 
     def keep_groups(self, groups: dict[type[Command], CommandGroup]) -> None:
         """Keep the groups of the commands for the analysis of this program."""

@@ -87,8 +87,6 @@ def _made_of_columns(
             command.replace(**dict(zip(changes, row, strict=True)))
             for command, row in zip(commands, rows, strict=True)
         ]
-    if not set(changes) <= set(cls.OPERANDS):
-        raise ProgramError(f"{cls.NAME} has no operands {sorted(changes)}")
     columns = [
         changes[name].tolist() if name in changes else map(attrgetter(name), commands)
         for name in cls.OPERANDS
