@@ -29,6 +29,31 @@ _scale = element("_1 *= _2")
 _PLAIN = (int, float, np.integer, np.floating)
 
 
+def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A method of Number: function(self, other).
+
+    The result is a Number while work is recorded or if self is on a GPU, else a float.
+    """
+
+    def apply(self: Number, other: Any) -> Any:
+        in_memory = recording.state.call_recorder is not None or not self.is_host_number
+        if in_memory and isinstance(other, (Number, *_PLAIN)):
+            return self.mapped(_FORMULAS[function], other)
+        return function(float(self), float(other) if isinstance(other, Number) else other)
+
+    return apply
+
+
+def _of_float(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of Number that applies `function` to the value and the other operands as floats."""
+
+    def apply(self: Number, *others: Any) -> Any:
+        values = (float(other) if isinstance(other, Number) else other for other in others)
+        return function(float(self), *values)
+
+    return apply
+
+
 class Number:
     """A float64 in the memory of a device.
 
@@ -73,70 +98,23 @@ class Number:
         formula(result, self.array, *values)
         return Number(result)
 
-    def __add__(self, other: Any) -> Any:
-        return self._with(operator.add, other)
+    __add__ = __radd__ = _arithmetic(operator.add)
+    __mul__ = __rmul__ = _arithmetic(operator.mul)
+    __sub__, __truediv__ = _arithmetic(operator.sub), _arithmetic(operator.truediv)
+    __pow__, __abs__, __bool__ = _of_float(operator.pow), _of_float(abs), _of_float(bool)
+    __lt__, __le__ = _of_float(operator.lt), _of_float(operator.le)
+    __gt__, __ge__ = _of_float(operator.gt), _of_float(operator.ge)
+    __eq__, __hash__ = _of_float(operator.eq), _of_float(hash)
+    __format__, __repr__ = _of_float(format), _of_float(repr)
 
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(operator.sub, other)
+    def __neg__(self) -> Any:
+        return self * -1.0
 
     def __rsub__(self, other: Any) -> Any:
         return -self + other
 
-    def __mul__(self, other: Any) -> Any:
-        return self._with(operator.mul, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(operator.truediv, other)
-
-    def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """function(self, other): a Number while work is recorded or if on a GPU, else a float."""
-        in_memory = recording.state.call_recorder is not None or not self.is_host_number
-        if in_memory and isinstance(other, (Number, *_PLAIN)):
-            return self.mapped(_FORMULAS[function], other)
-        return function(float(self), float(other) if isinstance(other, Number) else other)
-
     def __rtruediv__(self, other: Any) -> Any:
         return other / float(self)
-
-    def __neg__(self) -> Any:
-        return self._with(operator.mul, -1.0)
-
-    def __pow__(self, other: Any) -> float:
-        return float(self) ** float(other)
-
-    def __lt__(self, other: Any) -> bool:
-        return float(self) < float(other)
-
-    def __le__(self, other: Any) -> bool:
-        return float(self) <= float(other)
-
-    def __gt__(self, other: Any) -> bool:
-        return float(self) > float(other)
-
-    def __ge__(self, other: Any) -> bool:
-        return float(self) >= float(other)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(float(self) == other)
-
-    def __hash__(self) -> int:
-        return hash(float(self))
-
-    def __abs__(self) -> float:
-        return abs(float(self))
-
-    def __bool__(self) -> bool:
-        return float(self) != 0.0
-
-    def __format__(self, spec: str) -> str:
-        return format(float(self), spec)
-
-    def __repr__(self) -> str:
-        return repr(float(self))
 
 
 class Measured:

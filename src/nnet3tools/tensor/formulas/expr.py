@@ -12,12 +12,7 @@ from typing import Any
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.tensor.formulas.printing import (
-    ATOM,
-    Text,
-    call_text,
-    constant_text,
-)
+from nnet3tools.tensor.formulas.printing import ATOM, Text, call_text, constant_text
 from nnet3tools.tensor.formulas.types import Rule, Type, result_type
 
 Number = bool | int | float
@@ -35,6 +30,18 @@ def _intern(cls: type, key: tuple, **fields: Any) -> Any:
     return found
 
 
+def _method(name: str, reflected: bool = False) -> Callable[..., Expr]:
+    """A method of Expr that applies a function to the node and other operands.
+
+    `reflected`: the node is the second operand.
+    """
+
+    def apply(self: Expr, *others: Operand) -> Expr:
+        return _call(name, *others, self) if reflected else _call(name, self, *others)
+
+    return apply
+
+
 class Expr:
     """A node of an expression tree. Python's operators on nodes build larger expressions.
 
@@ -47,9 +54,6 @@ class Expr:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("expressions cannot be changed")
-
-    def __copy__(self) -> Expr:
-        return self
 
     def __deepcopy__(self, memo: dict) -> Expr:
         return self
@@ -113,62 +117,14 @@ class Expr:
             f"the expression {self.text()} has no truth value: use & | ~ and where() in expressions"
         )
 
-    def __add__(self, other: Operand) -> Expr:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Operand) -> Expr:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Operand) -> Expr:
-        return _call("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Expr:
-        return _call("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Expr:
-        return _call("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Expr:
-        return _call("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Expr:
-        return _call("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return _call("div", other, self)
-
-    def __pow__(self, other: Operand) -> Expr:
-        return _call("pow", self, other)
-
-    def __rpow__(self, other: Operand) -> Expr:
-        return _call("pow", other, self)
-
-    def __neg__(self) -> Expr:
-        return _call("neg", self)
-
-    def __abs__(self) -> Expr:
-        return _call("abs", self)
-
-    def __lt__(self, other: Operand) -> Expr:
-        return _call("lt", self, other)
-
-    def __le__(self, other: Operand) -> Expr:
-        return _call("le", self, other)
-
-    def __gt__(self, other: Operand) -> Expr:
-        return _call("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Expr:
-        return _call("ge", self, other)
-
-    def __and__(self, other: Operand) -> Expr:
-        return _call("and", self, other)
-
-    def __or__(self, other: Operand) -> Expr:
-        return _call("or", self, other)
-
-    def __invert__(self) -> Expr:
-        return _call("not", self)
+    __add__, __radd__ = _method("add"), _method("add", reflected=True)
+    __sub__, __rsub__ = _method("sub"), _method("sub", reflected=True)
+    __mul__, __rmul__ = _method("mul"), _method("mul", reflected=True)
+    __truediv__, __rtruediv__ = _method("div"), _method("div", reflected=True)
+    __pow__, __rpow__ = _method("pow"), _method("pow", reflected=True)
+    __lt__, __le__, __gt__, __ge__ = map(_method, ("lt", "le", "gt", "ge"))
+    __and__, __or__, __invert__ = map(_method, ("and", "or", "not"))
+    __neg__, __abs__ = _method("neg"), _method("abs")
 
 
 Operand = Expr | bool | int | float

@@ -8,7 +8,8 @@ derivative for each argument; `value` is the applied function itself (tanh' is 1
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from nnet3tools.tensor.formulas.expr import (
     COLUMN_REDUCTIONS,
@@ -43,17 +44,11 @@ CASTS = {t.value: t for t in Type if not t.is_weak}
 _ZERO, _ONE = Constant(0), Constant(1)
 
 
-def _add(
-    name: str,
-    arity: int,
-    rule: Rule,
-    doc: str,
-    derivative: Callable[..., Partials] | None = None,
-    definition: Callable[..., Expr] | None = None,
-    onnx: str = "",
-) -> Function:
-    FUNCTIONS[name] = Function(name, arity, rule, doc, derivative, definition, onnx)
-    return FUNCTIONS[name]
+def _add(*fields: Any, **more: str) -> Function:
+    """A new Function with these fields, added to FUNCTIONS."""
+    made = Function(*fields, **more)
+    FUNCTIONS[made.name] = made
+    return made
 
 
 def _flat(*arguments: Expr) -> Partials:
