@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nnet3tools.tensor import host_memory
-from nnet3tools.tensor.arrays import same_place, scratch
+from nnet3tools.tensor.addresses import same_place
+from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.host_memory import Region
 from nnet3tools.tensor.recorder import Recorder
 from nnet3tools.tensor.workspace import GrowingBytes, Workspace

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.host_pool import HostPool
 from nnet3tools.tensor.registry import OPERATORS, device_of, on_host
 
@@ -46,21 +47,10 @@ def _module(like: Array | None) -> Any:
     return cupy
 
 
-def same_place(a: Array, b: Array) -> bool:
-    """Whether two arrays of one device begin at the same address."""
-    return _address(a) == _address(b)
-
-
-def _address(array: Array) -> int:
-    if device_of(array) == "numpy":
-        return int(array.__array_interface__["data"][0])
-    return int(array.data.ptr)
-
-
 def aligned_bytes(num_bytes: int, alignment: int, like: Array | None = None) -> Array:
     """A new uint8 array on `like`'s device, at a multiple of `alignment`; at least `num_bytes`."""
     raw = empty(num_bytes + alignment, like, np.uint8)
-    return raw[-_address(raw) % alignment :]
+    return raw[-address(raw) % alignment :]
 
 
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:

@@ -10,7 +10,8 @@ import functools
 import math
 from collections.abc import Iterator
 
-from nnet3tools.tensor.arrays import Array, same_place
+from nnet3tools.tensor.addresses import same_place
+from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import Element, element
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.addresses import overlap
 from nnet3tools.tensor.cpu.element import Plan, can_walk, column_plan, layout, plan_of
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, Type, cast
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS
-from nnet3tools.tensor.plain.operands import operand_types, overlap
+from nnet3tools.tensor.plain.operands import operand_types
 from nnet3tools.tensor.strides import broadcast_strides, merge_axes
 
 _NAMES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.addresses import overlap
 from nnet3tools.tensor.cpu.kernels import Formula, Job, Kernel, Words
 from nnet3tools.tensor.emit.c import C, element_kernel
 from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import operand_types, overlap, target_fits
+from nnet3tools.tensor.plain.operands import operand_types, target_fits
 from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 _MAX_KEPT = 1 << 14

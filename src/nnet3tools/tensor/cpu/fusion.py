@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.addresses import overlap
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Formula, Job
 from nnet3tools.tensor.formulas import (
@@ -33,7 +34,6 @@ from nnet3tools.tensor.formulas import (
     cast,
     type_of_dtype,
 )
-from nnet3tools.tensor.plain.operands import overlap
 from nnet3tools.tensor.strides import is_number
 
 _MOST_OPERANDS = 12

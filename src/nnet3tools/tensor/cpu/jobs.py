@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.cpu.fusion import fused
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.library import library
-from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.threads import LOCK, num_threads
 from nnet3tools.tensor.registry import do_nothing
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.registry import Operator, load_module
 
 
@@ -83,12 +83,16 @@ _KERNEL = re.compile(
 
 
 @functools.cache
-def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]:
-    """The kernels of a .c file by function name; `element_type` is the C type for T in the file.
+def kernels_of_file(
+    module: str, element_type: str = "", name: str = "kernel.c"
+) -> dict[str, FileKernel]:
+    """The kernels of the file `name` beside the Python file `module`, by function name.
 
+    `element_type` is the C type for T in the file.
     A kernel is `void NAME(const STRUCT *arguments, i64 begin, i64 end)`. In a file for several
     types NAME and STRUCT are written as TYPED(NAME), which adds the type to the name.
     """
+    path = Path(module).with_name(name)
     text = path.read_text(encoding="utf-8")
     structs = {name: fields_of_struct(body) for body, name in _STRUCT.findall(text)}
     suffix = element_type and f"_{element_type}"

@@ -7,7 +7,6 @@ order that differs at the edge of a matrix, so one thread and two agree to the l
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,10 +48,8 @@ def _job(found: Gemm, alpha: Any, beta: float) -> Job:
     factor = alpha.array if is_number(alpha) else np.array([alpha], np.float64)
     function = ctypes.cast(found.function, ctypes.c_void_p).value or 0
     work = found.out.size * found.inner // _MULTIPLICATIONS
-    kernels = kernels_of_file(
-        Path(__file__).with_name("product.c"), "f32" if found.out.dtype == np.float32 else "f64"
-    )
-    return kernels["prod"].job(
+    real = "f32" if found.out.dtype == np.float32 else "f64"
+    return kernels_of_file(__file__, real, "product.c")["prod"].job(
         -(-max(rows, columns) // CUT), work, gemm=function, is_wide=found.is_wide,
         by_rows=rows >= columns, flip_a=found.flip_a, flip_b=found.flip_b, cut=CUT, rows=rows,
         columns=columns, inner=found.inner, alpha=factor, a=found.a, a_stride=found.stride_a,

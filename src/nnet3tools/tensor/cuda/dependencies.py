@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nnet3tools.tensor.addresses import span
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
-from nnet3tools.tensor.cuda.operands import span
 
 
 def dependencies(nodes: Sequence[Launch | LibraryCall]) -> list[set[int]]:

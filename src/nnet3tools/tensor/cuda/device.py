@@ -39,10 +39,5 @@ def use_device(device: CudaDevice) -> Iterator[CudaDevice]:
         _current.remove(device)
 
 
-def pointer(array: Array) -> int:
-    """The address of an array's first element."""
-    return int(array.data.ptr)
-
-
 PRELUDE = (Path(__file__).parent / "prelude.cuh").read_text()
 """Helper functions for kernels, the beginning of every compiled source."""

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.call import in_turn
-from nnet3tools.tensor.cuda.device import get_device, pointer
+from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.launches import Launch, Step, grid_for
-from nnet3tools.tensor.cuda.operands import arguments, overlap
+from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
 from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
@@ -110,7 +111,7 @@ def fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[
         steps = next(walked)
         if walk.accesses[i][-1] is Access.REPEATED:
             continue
-        aligned = pointer(operand) % 16 == 0 and all(s % 4 == 0 for s in steps[:-1])
+        aligned = address(operand) % 16 == 0 and all(s % 4 == 0 for s in steps[:-1])
         if not (walk.is_contiguous(i) and aligned and walk.types[i] in VECTOR_TYPES):
             return False
     return True
@@ -138,7 +139,7 @@ def as_typed_number(number: Number, dtype: Any, before: list[Step]) -> Any:
 
 def signature(operand: Any) -> Any:
     if is_array(operand):
-        return operand.dtype, operand.shape, operand.strides, pointer(operand) % 16
+        return operand.dtype, operand.shape, operand.strides, address(operand) % 16
     return operand.__class__
 
 

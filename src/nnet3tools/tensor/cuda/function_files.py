@@ -26,8 +26,9 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.call import in_turn
-from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.launches import THREADS, Launch, Step, block_of, grid_for
 from nnet3tools.tensor.emit.body import loop
 from nnet3tools.tensor.emit.cuda import Source, coordinates, kernel_source
@@ -126,7 +127,7 @@ class CudaFunction:
             options["space"] = sizes[-1], rows, 1
         args: list[Any] = [np.int64(n) for n in sizes]
         for array in arrays.values():
-            args += [np.uint64(pointer(array)), *map(np.int64, element_strides(array))]
+            args += [np.uint64(address(array)), *map(np.int64, element_strides(array))]
         written = [*(arrays[name] for name in self.written), *writes]
         return Launch(
             device.kernel(*found), *found, grid, block, [*args, *numbers.values()],

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.cuda.device import get_device, pointer
+from nnet3tools.tensor.addresses import address, overlap
+from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, zero_tickets
 from nnet3tools.tensor.cuda.level_source import (
     GROUP,
@@ -28,7 +29,6 @@ from nnet3tools.tensor.cuda.level_source import (
     size_of_table,
 )
 from nnet3tools.tensor.cuda.level_table import closing_turns, is_for_a_warp, smaller_grids
-from nnet3tools.tensor.cuda.operands import overlap
 from nnet3tools.tensor.recording import NotCapturable
 
 _SMALL = 1024
@@ -232,7 +232,7 @@ class FusedLevel:
         tickets = zero_tickets(len(self._closing))
 
         def run() -> None:
-            args = given, np.uint64(pointer(tickets)), *map(np.int64, numbers)
+            args = given, np.uint64(address(tickets)), *map(np.int64, numbers)
             kernel((blocks, 1, 1), (THREADS, 1, 1), args)
             self  # noqa: B018 (the kernel knows arrays by address only)
 
@@ -270,7 +270,7 @@ class FusedLevel:
             function = as_function(step.source)
             assert function is not None
             x, y, _ = step.block
-            flag = 0 if step.flag is None else pointer(step.flag)
+            flag = 0 if step.flag is None else address(step.flag)
             kind = kinds[function.name] | side << 32
             described += [kind, at + len(args), x | y << 32, flag]
             args += map(as_word, step.args)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.addresses import address
+from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.strides import element_strides
 
 _KEEP = 1 << 16
@@ -93,5 +94,5 @@ def check_rows(indexes: Any, limit: int, count: int | None = None, lowest: int =
 
 def table(arrays: list[Array]) -> Array:
     """A device array with a row for each matrix: address, row stride, column stride in elements."""
-    rows = [(pointer(a), *element_strides(a)) for a in arrays]
+    rows = [(address(a), *element_strides(a)) for a in arrays]
     return uploaded(np.array(rows, np.int64).reshape(-1, 3), np.int64)

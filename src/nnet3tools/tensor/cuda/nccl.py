@@ -7,7 +7,8 @@ import importlib
 from typing import Any
 
 from nnet3tools.errors import UserError
-from nnet3tools.tensor.cuda.device import Array, pointer
+from nnet3tools.tensor.addresses import address
+from nnet3tools.tensor.cuda.device import Array
 
 
 def new_id() -> bytes:
@@ -40,6 +41,6 @@ class Nccl:
         """
         import cupy
 
-        stream, place = cupy.cuda.get_current_stream().ptr, pointer(array)
+        stream, place = cupy.cuda.get_current_stream().ptr, address(array)
         kind, operation = self._nccl.NCCL_FLOAT32, self._nccl.NCCL_SUM
         self._communicator.allReduce(place, place, array.size, kind, operation, stream)

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.basics import copy, fill, scale
 from nnet3tools.tensor.call import in_turn
-from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.element import as_typed_number
 from nnet3tools.tensor.cuda.launches import LibraryCall
-from nnet3tools.tensor.cuda.operands import overlap
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import implements
 from nnet3tools.tensor.strides import element_strides
@@ -126,9 +126,9 @@ def _gemm(
         steps, factor = [], float(alpha)
     run = get_device().gemm(
         out.dtype, rows, cols, inner, batch,
-        pointer(a.array), a.pitch, a.transposed, a.step,
-        pointer(b.array), b.pitch, b.transposed, b.step,
-        pointer(c.array), c.pitch, c.step, factor, float(beta),
+        address(a.array), a.pitch, a.transposed, a.step,
+        address(b.array), b.pitch, b.transposed, b.step,
+        address(c.array), c.pitch, c.step, factor, float(beta),
     )  # fmt: skip
     reads = [a.array, b.array]
     if not isinstance(factor, float):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3tools.tensor.plain.addresses import address
+from nnet3tools.tensor.addresses import address
 
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 _REALS = {"s": ctypes.c_float, "d": ctypes.c_double}

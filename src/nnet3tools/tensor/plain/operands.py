@@ -1,4 +1,4 @@
-"""The types and shapes of a formula's operands, and memory that operands share."""
+"""The types and shapes of a formula's operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Assignments, Type, type_of_dtype
-from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.strides import is_array, is_number
 
 
@@ -55,42 +54,3 @@ def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None
             if not whole and operand.size != 1:
                 return None
     return [o.reshape(-1) if isinstance(o, np.ndarray) else o for o in operands]
-
-
-_MAX_WORK: Any = 10000
-"""Bound on the search for common elements of two strided arrays."""
-
-
-def overlap(target: np.ndarray, other: np.ndarray) -> str:
-    """How arrays share memory: "" (not), "same" (element for element), or "partial"."""
-    if target is other:
-        return "same"
-    if not np.may_share_memory(target, other):
-        return ""
-    distance = address(other) - address(target)
-    if distance == 0 and target.strides == other.strides:
-        if target.shape == other.shape and target.dtype == other.dtype:
-            return "same"
-    if _apart_in_columns(target, other, distance):
-        return ""
-    try:
-        return "partial" if np.shares_memory(target, other, max_work=_MAX_WORK) else ""
-    except np.exceptions.TooHardError:
-        return "partial"
-
-
-def _apart_in_columns(a: np.ndarray, b: np.ndarray, distance: int) -> bool:
-    """Whether two matrices are different columns of one matrix; b begins `distance` bytes after a.
-
-    The gates of an LSTM are such matrices, and NumPy's search for common elements is slow on them.
-    """
-    if not (a.ndim == b.ndim == 2 and a.strides[0] == b.strides[0] > 0):
-        return False
-    if min(a.strides[1], b.strides[1]) <= 0:
-        return False
-    stride = a.strides[0]
-    wide_a, wide_b = (
-        (x.shape[1] - 1) * x.strides[1] + x.itemsize if x.shape[1] else 0 for x in (a, b)
-    )
-    offset = distance % stride
-    return wide_a <= offset and offset + wide_b <= stride

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.arrays import scratch
-from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.blas import gemm, thread_setter
 from nnet3tools.tensor.plain.threads import num_threads, run_both
 from nnet3tools.tensor.registry import implements

@@ -6,17 +6,16 @@ The arithmetic is that of `io.compressed_codes`, operation by operation, so that
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.jobs import run_compiling
 from nnet3tools.tensor.cpu.kernels import kernels_of_file
-from nnet3tools.tensor.plain.addresses import address
 
-_KERNELS = kernels_of_file(Path(__file__).with_name("kernel.c"))
+_KERNELS = kernels_of_file(__file__)
 
 
 def decompress(

@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.addresses import overlap
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import CudaFunction
 from nnet3tools.tensor.cuda.launches import Step
-from nnet3tools.tensor.cuda.operands import overlap
 from nnet3tools.tensor.operators.concatenate import parts_along
 from nnet3tools.tensor.registry import implements
 

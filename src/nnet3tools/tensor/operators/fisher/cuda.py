@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.arrays import to_host
 from nnet3tools.tensor.cpu.kernels import fields_of_struct
-from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
 from nnet3tools.tensor.operators.fisher import (
@@ -70,14 +71,14 @@ def _rows(array: Array) -> tuple[int, int]:
     rows, columns = element_strides(array)
     if columns != 1 and array.shape[1] != 1:
         raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
-    return pointer(array), rows
+    return address(array), rows
 
 
 def _address(array: Array) -> int:
     """The address of a contiguous array; ProgramError for others."""
     if not array.flags.c_contiguous:
         raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
-    return pointer(array)
+    return address(array)
 
 
 def _launch(
@@ -99,7 +100,7 @@ def _launch(
     table, written = uploaded(words, np.int64), list(writes)
     Launch(
         get_device().kernel(*kernel, shared_bytes), *kernel, (*grid, 1), (threads, 1, 1),
-        [np.uint64(pointer(table))], [table, *reads, *written], written,
+        [np.uint64(address(table))], [table, *reads, *written], written,
     )()  # fmt: skip
 
 
@@ -139,8 +140,8 @@ class _Products:
         tickets = _kept(("tickets", *key), lambda: zero_tickets(sum(self._tickets)))
         sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
         for row, first, place in zip(self._rows, sums, places, strict=False):
-            row["partial"] = pointer(partial) + 4 * int(first)
-            row["tickets"] = pointer(tickets) + 4 * int(place)
+            row["partial"] = address(partial) + 4 * int(first)
+            row["tickets"] = address(tickets) + 4 * int(place)
         grid, kernel = (self._blocks, len(self._rows)), _source("row_products")
         written = [*writes, partial, tickets]
         _launch(kernel, grid, _THREADS, self._rows, [*self._arrays, *reads], written)
@@ -217,7 +218,7 @@ def fisher_step(
     count = columns * (-(-rank // lanes) * lanes)
     is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
     shape = len(d), 1 if is_shared else count
-    work = _kept(("step", shape, *map(pointer, d)), lambda: get_device().empty(shape, np.float64))
+    work = _kept(("step", shape, *map(address, d)), lambda: get_device().empty(shape, np.float64))
     rows = []
     operands = {
         "d": d, "numbers": numbers, "transform": transform, "coefficients": coefficients,
@@ -258,13 +259,13 @@ def orthonormalize(
     """The operator `orthonormalize` on CUDA: products of the rows of W, then W's correction."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
-        ("grams", *counts, *map(pointer, w)),
+        ("grams", *counts, *map(address, w)),
         lambda: get_device().empty((sum(counts),), np.float32),
     )
     rows, products = [], _Products()
     begins = np.cumsum([0, *counts])
     for one, of_one, state, a, begin in zip(w, d, numbers, alpha, begins, strict=False):
-        (at, pitch), gram = _rows(one), pointer(grams) + 4 * int(begin)
+        (at, pitch), gram = _rows(one), address(grams) + 4 * int(begin)
         products.add(gram, one, one, wanted=_address(state) + DOUBTFUL * state.itemsize)
         rows.append({
             "w": at, "d": _address(of_one), "numbers": _address(state), "gram": gram,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
 from nnet3tools.tensor.operators.integer_affine import PackedWeights, levels_of
 
-_kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
+_kernels = kernels_of_file(__file__)
 _ROWS = 8
 """Rows of a step."""
 _MULTIPLICATIONS = 96

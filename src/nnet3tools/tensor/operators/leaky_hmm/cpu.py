@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from nnet3tools.tensor.plain.threads import num_threads
 _LANES = 16
 _LINE = 64
 
-_kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
+_kernels = kernels_of_file(__file__)
 
 
 @dataclass(frozen=True, eq=False)

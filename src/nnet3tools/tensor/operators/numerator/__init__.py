@@ -61,6 +61,12 @@ class Paths:
         """The number of acceptors."""
         return len(self.starts)
 
+    def distinct_frames(self) -> tuple[list[FrameArcs], np.ndarray]:
+        """The distinct objects of `frames`, and for each frame the number of its object."""
+        distinct = list({id(frame): frame for frame in self.frames}.values())
+        number = {id(frame): i for i, frame in enumerate(distinct)}
+        return distinct, np.array([number[id(frame)] for frame in self.frames], np.int64)
+
 
 @dataclass(frozen=True, eq=False)
 class PackedPaths:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
 from nnet3tools.tensor.operators.numerator import FrameArcs, Paths
 
-_kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
+_kernels = kernels_of_file(__file__)
 KERNELS = tuple(_kernels.values())
 """The kernels of this operator."""
 
@@ -39,11 +38,9 @@ def _numerator(
         return None
     if any(m.shape != output.shape for m in matrices):
         return None  # the reference raises the error
-    distinct = list({id(frame): frame for frame in paths.frames}.values())
-    number = {id(frame): i for i, frame in enumerate(distinct)}
+    distinct, which = paths.distinct_frames()
     if (columns := _columns(distinct)) is None:
         return None
-    which = np.array([number[id(frame)] for frame in paths.frames], np.int64)
     counts = np.array([len(frame.sources) for frame in distinct], np.int64)
     integers = {
         name: np.ascontiguousarray(getattr(paths, name), np.int64)

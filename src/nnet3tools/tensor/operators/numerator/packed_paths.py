@@ -102,12 +102,11 @@ def _joined(arrays: list[NDArray], dtype: type) -> NDArray:
 
 def _arrays(paths: Paths) -> dict[str, NDArray]:
     """The arrays to pack, by their names in INT_PARTS (integers) and COST_PARTS (costs)."""
-    distinct = list({id(frame): frame for frame in paths.frames}.values())
-    number = {id(frame): i for i, frame in enumerate(distinct)}
+    distinct, which = paths.distinct_frames()
     order = np.argsort(paths.final_parts, kind="stable")
     found = {
         "parts": np.array([paths.num_parts]),
-        "which": np.array([number[id(frame)] for frame in paths.frames]),
+        "which": which,
         "first_states": paths.first_states,
         "first_cells": paths.first_cells,
         "starts": paths.starts,

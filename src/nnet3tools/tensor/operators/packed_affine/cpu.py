@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
 from nnet3tools.tensor.operators.integer_affine.cpu import has_rows
 from nnet3tools.tensor.operators.packed_affine import PANEL
 
-_kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
+_kernels = kernels_of_file(__file__)
 _MULTIPLICATIONS = 32
 """Multiplications that take as long as an element of an elementwise job."""
 

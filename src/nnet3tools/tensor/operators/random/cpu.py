@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.jobs import run_if_made
 from nnet3tools.tensor.cpu.kernels import kernels_of_file
-from nnet3tools.tensor.operators.random.plain import prefer
+from nnet3tools.tensor.operators.random.plain import compiled_draw
 
 _BLOCK = 1 << 12
 """Numbers in a step of the kernel's job."""
-KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]
+KERNEL = kernels_of_file(__file__)["uniform"]
 
 
 def draw_uniform(out: np.ndarray, state: int) -> bool:
@@ -28,4 +26,4 @@ def draw_uniform(out: np.ndarray, state: int) -> bool:
     return run_if_made(KERNEL.job(steps, len(out), out=out, count=len(out), state=state))
 
 
-prefer(draw_uniform)
+compiled_draw.append(draw_uniform)

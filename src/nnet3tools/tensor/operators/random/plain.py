@@ -24,19 +24,8 @@ _SEED_OFFSET = 27437
 """RandomState adds this to rand() for its first state."""
 
 
-Draw = Callable[[np.ndarray, int], bool]
-"""Fills a vector from a state of rand_r on and returns True, or returns False."""
-
-_others: list[Draw] = []
-
-
-def prefer(draw: Draw) -> None:
-    """Let `draw` fill large vectors from now on, if it can.
-
-    `draw(out, state)` fills `out` from a state of rand_r with the same bits as NumPy, or
-    returns False.
-    """
-    _others.append(draw)
+compiled_draw: list[Callable[[np.ndarray, int], bool]] = []
+"""Has cpu.py's function that fills a vector from a state of rand_r, once cpu.py is loaded."""
 
 
 @functools.cache
@@ -64,7 +53,7 @@ def _draw(out: np.ndarray) -> None:
     They are (rand_r + 1) / (RAND_MAX + 2) in double precision, as in Kaldi's RandUniform.
     """
     first = (rand() + _SEED_OFFSET) & 0xFFFFFFFF
-    if len(out) >= _BLOCK and any(draw(out, first) for draw in _others):
+    if len(out) >= _BLOCK and any(draw(out, first) for draw in compiled_draw):
         return
     factor, offset = _jumps()
     state = np.uint32(first)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.cpu.kernels import FileKernel, Job, kernels_of_file, makes_jobs
-from nnet3tools.tensor.plain.addresses import address
-from nnet3tools.tensor.plain.operands import overlap
 
 _TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
 
 def _kernel(name: str, dtype: np.dtype) -> FileKernel:
-    return kernels_of_file(Path(__file__).with_name("kernel.c"), _TYPES[dtype])[name]
+    return kernels_of_file(__file__, _TYPES[dtype])[name]
 
 
 def _can_move(matrix: Any, others: Sequence[Any]) -> bool:
