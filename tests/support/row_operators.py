@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3tools.tensor.normalize import SQUARED_NORM_FLOOR
+from nnet3tools.tensor.norms import SQUARED_NORM_FLOOR
 from support import loop_operators
 
 

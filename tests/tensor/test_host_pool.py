@@ -3,7 +3,7 @@
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.tensor.host_pool import HostPool
+from nnet3tools.tensor.host_memory import HostPool
 
 MB = 1 << 20
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor.gru import gru_parts
+from nnet3tools.tensor.cells import gru_parts
 
 
 def normal(*shape, seed=0):

@@ -100,12 +100,21 @@ from nnet3tools.tensor.arrays import (
     zeros,
 )
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
-from nnet3tools.tensor.batch_norm import batch_norm, batch_norm_backprop
+from nnet3tools.tensor.cells import (
+    gru_nonlinearity,
+    gru_nonlinearity_backprop,
+    lstm_nonlinearity,
+    lstm_nonlinearity_backprop,
+)
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.gru import gru_nonlinearity, gru_nonlinearity_backprop
-from nnet3tools.tensor.layer_norm import layer_norm, layer_norm_backprop
-from nnet3tools.tensor.lstm import lstm_nonlinearity, lstm_nonlinearity_backprop
-from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_row
+from nnet3tools.tensor.norms import (
+    batch_norm,
+    batch_norm_backprop,
+    diff_normalize_per_row,
+    layer_norm,
+    layer_norm_backprop,
+    normalize_per_row,
+)
 from nnet3tools.tensor.operators import random
 from nnet3tools.tensor.operators.concatenate import add_split, concatenate, split
 from nnet3tools.tensor.operators.rows import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.addresses import address
-from nnet3tools.tensor.host_pool import HostPool
+from nnet3tools.tensor.host_memory import HostPool
 from nnet3tools.tensor.registry import OPERATORS, device_of, on_host
 
 Array = Any
@@ -118,6 +118,11 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
     if like is not None and isinstance(host, np.ndarray):
         recording.not_capturable()
     return module.asarray(host, dtype=dtype)
+
+
+def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """A view of an array with another shape and other strides, in bytes."""
+    return _module(array).lib.stride_tricks.as_strided(array, shape, strides)
 
 
 def constant(host: np.ndarray, like: Array) -> Array:

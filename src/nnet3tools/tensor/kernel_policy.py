@@ -18,7 +18,7 @@ from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.registry import Operator, device_of
 
 if TYPE_CHECKING:
-    from nnet3tools.tensor.cpu.known_kernels import KnownKernels
+    from nnet3tools.tensor.cpu.calls import KnownKernels
 
 
 class RunState(enum.Enum):
@@ -143,7 +143,7 @@ class KernelPolicy:
         """Count a run on a CPU, to choose when kernels pay; `will_replay`: it is no first run."""
         is_used = will_replay or self._num_first_runs >= MANY_FIRST_RUNS
         if is_used and self.known_kernels is None and are_native():
-            from nnet3tools.tensor.cpu.known_kernels import KnownKernels  # late: it takes time
+            from nnet3tools.tensor.cpu.calls import KnownKernels  # late: it takes time
 
             self.known_kernels = KnownKernels()
         if self.known_kernels is not None:

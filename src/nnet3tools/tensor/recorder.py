@@ -22,7 +22,7 @@ from nnet3tools.tensor.recording import Action, Decision, Outcomes, unrecorded
 from nnet3tools.tensor.workspace import Workspace
 
 if TYPE_CHECKING:
-    from nnet3tools.tensor.cpu.known_kernels import KnownKernels
+    from nnet3tools.tensor.cpu.calls import KnownKernels
     from nnet3tools.tensor.flags import Flag, Flags
 
 PersistentObjects = dict[tuple[int, int], Any]
@@ -74,18 +74,17 @@ class Recorder:
         self._flags, self._num_flags = flags, 0
         self._flag: Flag | None = None
         self._step, self._num_persistent = 0, 0
-        self._before: tuple[Any, ...] = ()
 
     def __enter__(self) -> Recorder:
-        call_recorder = None if self.workspace is None else self
-        recorders = recording.set_recorders(self, call_recorder)
-        self._before = (*recorders, recording.state.known_kernels)
-        recording.state.known_kernels = self._known_kernels
+        state = recording.state
+        self._before = state.event_recorder, state.call_recorder, state.known_kernels
+        state.event_recorder, state.known_kernels = self, self._known_kernels
+        state.call_recorder = None if self.workspace is None else self
         return self
 
     def __exit__(self, *_: object) -> None:
-        *recorders, recording.state.known_kernels = self._before
-        recording.set_recorders(*recorders)
+        state = recording.state
+        state.event_recorder, state.call_recorder, state.known_kernels = self._before
 
     def begin_step(self, step: int) -> None:
         """Set the number of the command to which the work that follows belongs."""
@@ -163,11 +162,8 @@ class Recorder:
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Run and record an operator call; returns its result (if it is a number, a Number)."""
-        before = recording.set_recorders(self, None)  # calls within the operator are part of it
-        try:
+        with recording.recorders(self, None):  # calls within the operator are part of it
             call = self._run(operator, operands, options)
-        finally:
-            recording.set_recorders(*before)
         if self._flag is not None:
             call = replace(call, bound=self._flag.guard(call.bind()))
         self.calls.append(call)
@@ -177,11 +173,8 @@ class Recorder:
         """Run and record `work`, which runs an operator; printed recordings show it as `name`."""
         if self._flag is not None:
             work = self._flag.guard(work)
-        before = recording.set_recorders(self, None)
-        try:
+        with recording.recorders(self, None):
             work()
-        finally:
-            recording.set_recorders(*before)
         self.calls.append(Call(name, bound=work))
 
     def _run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Call:

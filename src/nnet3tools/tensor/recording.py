@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from nnet3tools.tensor.cpu.known_kernels import KnownKernels
+    from nnet3tools.tensor.cpu.calls import KnownKernels
     from nnet3tools.tensor.recorder import Recorder
 
 V = TypeVar("V", bound=Hashable)
@@ -58,15 +58,6 @@ class _ThreadState(threading.local):
 state = _ThreadState()
 
 
-def set_recorders(
-    event_recorder: Recorder | None, call_recorder: Recorder | None
-) -> tuple[Recorder | None, Recorder | None]:
-    """Set this thread's recorders (None: record nothing) of events and of calls; return the old."""
-    before = state.event_recorder, state.call_recorder
-    state.event_recorder, state.call_recorder = event_recorder, call_recorder
-    return before
-
-
 def dispatch(
     operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
@@ -79,13 +70,19 @@ def dispatch(
 
 
 @contextmanager
-def unrecorded() -> Iterator[None]:
-    """Do not record the operators called in the `with` block: the host decides or acts in it."""
-    before = set_recorders(None, None)
+def recorders(event_recorder: Recorder | None, call_recorder: Recorder | None) -> Iterator[None]:
+    """In the `with` block this thread has these recorders (None: no recording)."""
+    before = state.event_recorder, state.call_recorder
+    state.event_recorder, state.call_recorder = event_recorder, call_recorder
     try:
         yield
     finally:
-        set_recorders(*before)
+        state.event_recorder, state.call_recorder = before
+
+
+def unrecorded() -> AbstractContextManager[None]:
+    """Do not record the operators called in the `with` block: the host decides or acts in it."""
+    return recorders(None, None)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.gru import gru_parts
+from nnet3tools.tensor.cells import gru_parts
 
 _REPAIR_PROBABILITY = 0.5
 """Statistics and self-repair run on about this proportion of minibatches."""

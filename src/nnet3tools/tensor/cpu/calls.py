@@ -1,4 +1,4 @@
-"""Recorded calls as jobs of compiled kernels."""
+"""Calls as jobs of compiled kernels: of recorded calls, and of calls that run live."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from nnet3tools.tensor.call import Call, in_turn
 from nnet3tools.tensor.cpu import products  # noqa: F401 (it registers its jobs)
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
 from nnet3tools.tensor.cpu.element import element_jobs
-from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work
+from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work, run_jobs
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
+from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
 
@@ -82,3 +83,63 @@ def _formula_jobs(
         return number_jobs(formula.expr, formula.reduce, result.array, operands, alpha)
     out, ins = operands[0], operands[1:]
     return aggregate_jobs(formula.expr, formula.reduce, formula.axis, out, ins, alpha, beta)
+
+
+class KnownKernels:
+    """The kernels that earlier runs in one arena asked for; only these serve calls not replayed.
+
+    A kernel that no earlier run has asked for would be compiled by itself. NumPy does such a call,
+    and the kernel is made together with all others of its run, as soon as a later run needs one of
+    them. Which calls are done by kernels thus depends on the runs in one arena alone, not on what
+    the process has compiled or found in its cache, so that results are the same in each process.
+    """
+
+    def __init__(self) -> None:
+        self._run = 0
+        self._asked: dict[str, int] = {}
+        """Kernel name -> the run that asked for it first."""
+        self._addresses: dict[str, int] = {}
+        self._failed = False
+
+    def begin_run(self) -> None:
+        """Count a run; kernels that earlier runs asked for may be compiled and used in it."""
+        self._run += 1
+
+    def add(self, calls: Iterable[Call]) -> None:
+        """Let later runs use these calls' kernels, as if an earlier run had asked for them."""
+        for call in calls:
+            for job in jobs_of(call) or ():
+                self._asked[job.kernel.name] = 0
+                library.want([job.kernel])
+
+    def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        """Call an operator by its compiled kernels if an earlier run asked for them; else False."""
+        if operator.gives_number or not operator.compiled_when_live:
+            return False
+        return self.run_call(Call(operator.name, operands, options, operator))
+
+    def run_call(self, call: Call) -> bool:
+        """Make a call by compiled kernels and return True, if earlier runs asked for all these."""
+        jobs = jobs_of(call)
+        return jobs is not None and self.do(jobs)
+
+    def do(self, jobs: Sequence[Job]) -> bool:
+        """Run jobs and return True, if earlier runs asked for all their kernels; else False."""
+        if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
+            return False
+        run_jobs(jobs, self._addresses)
+        return True
+
+    def _make(self, jobs: Sequence[Job]) -> bool:
+        """Compile the kernels of jobs and return True if earlier runs asked for all; else False."""
+        is_known = not self._failed
+        for job in jobs:
+            if self._asked.setdefault(job.kernel.name, self._run) == self._run:
+                library.want([job.kernel])
+                is_known = False
+        if not is_known:
+            return False
+        addresses = library.addresses([job.kernel.name for job in jobs])
+        self._addresses.update(addresses or {})
+        self._failed = addresses is None
+        return not self._failed

@@ -46,7 +46,7 @@ class Plan:
         self, kernel: str, walk: Walk, first: Sequence[int], operands: Sequence[Any],
         strides: Sequence[Sequence[int]], steps: int, work: int,
     ) -> None:  # fmt: skip
-        self._kernel, self._walk, self._strides = Kernel(kernel), walk, strides
+        self._kernel, self._walk, self._strides = Kernel.of_body(kernel), walk, strides
         self._first, self._steps, self._work = first, steps, work
         self._words = Words(self._arguments(operands))
 

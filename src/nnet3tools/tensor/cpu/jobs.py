@@ -30,12 +30,11 @@ class CompiledJobs:
 
     def __call__(self) -> None:
         if self._work is None:
-            names = [job.kernel.name for job in self._jobs]
-            addresses = library.addresses(names)
+            addresses = library.addresses([job.kernel.name for job in self._jobs])
             if addresses is None:
                 self._work = self._bind_fallback()
             else:
-                self._work = _bound(self._jobs, dict(zip(names, addresses, strict=True)))
+                self._work = _bound(self._jobs, addresses)
             del self._jobs, self._bind_fallback  # they take memory
         self._work()
 
@@ -43,10 +42,9 @@ class CompiledJobs:
 def run_compiling(job: Job) -> bool:
     """Run a job now, compiling its kernel if necessary; returns whether that succeeded."""
     library.want([job.kernel])
-    name = job.kernel.name
-    if (addresses := library.addresses([name])) is None:
+    if (addresses := library.addresses([job.kernel.name])) is None:
         return False
-    run_jobs([job], {name: addresses[0]})
+    run_jobs([job], addresses)
     return True
 
 

@@ -20,43 +20,29 @@ from nnet3tools.tensor.registry import Operator, load_module
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function `NAME(const word *w, i64 begin, i64 end)` with the text `body` in its braces.
+    """A C function `NAME(const word *w, i64 begin, i64 end)`; `text` is the source that defines it.
 
     `w` are its arguments; it does steps `begin` to `end` - 1 of its outermost loop.
     """
 
-    body: str
+    name: str
+    text: str
 
-    @functools.cached_property
-    def name(self) -> str:
-        """The kernel's function name, a digest of its body."""
-        return "k_" + hashlib.sha256(self.body.encode()).hexdigest()[:24]
-
-    @property
-    def text(self) -> str:
-        """The C source of the function."""
-        return f"void {self.name}(const word *w, i64 begin, i64 end) {{\n{self.body}}}\n"
+    @classmethod
+    def of_body(cls, body: str) -> Kernel:
+        """The kernel with the C text `body` in its braces; its name is a digest of the body."""
+        name = "k_" + hashlib.sha256(body.encode()).hexdigest()[:24]
+        return cls(name, f"void {name}(const word *w, i64 begin, i64 end) {{\n{body}}}\n")
 
 
 @dataclass(frozen=True)
 class FileKernel(Kernel):
-    """The kernel `function` of a .c file, whose text is `body`.
+    """A kernel of a .c file, whose whole text is `text`.
 
     Its arguments are a struct, whose `fields` map names to kinds: "*" (pointer), "i64" or "f64".
     """
 
-    function: str
     fields: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        """The name of the kernel's function in the .c file."""
-        return self.function
-
-    @property
-    def text(self) -> str:
-        """The text of the whole .c file."""
-        return self.body
 
     def job(self, steps: int, work: int, **arguments: Any) -> Job:
         """A job of this kernel: `arguments` are the values of the struct's fields; None is NULL.
@@ -100,7 +86,7 @@ def kernels_of_file(
         text = f"#define T {element_type}\n{text}#undef T\n"
     origin = f"/* {path.parent.name}/{path.name} */\n"
     return {
-        name: FileKernel(origin + text, name + suffix, structs[struct_name])
+        name: FileKernel(name + suffix, origin + text, structs[struct_name])
         for name, struct_name in _KERNEL.findall(text)
     }
 

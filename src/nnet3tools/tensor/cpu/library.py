@@ -56,14 +56,14 @@ class Library:
                 if kernel.name not in self._addresses:
                     self._wanted[kernel.name] = kernel
 
-    def addresses(self, names: Sequence[str]) -> list[int] | None:
-        """The addresses of the named kernels, compiled now if necessary; None if that fails."""
+    def addresses(self, names: Sequence[str]) -> dict[str, int] | None:
+        """The addresses of kernels by name, compiled now if necessary; None if that fails."""
         with self._lock:
             if self._wanted and any(name in self._wanted for name in names):
                 self._make(list(self._wanted.values()))
                 self._wanted.clear()
-            found = [self._addresses.get(name) for name in names]
-        return None if None in found else [a for a in found if a is not None]
+            found = {name: self._addresses[name] for name in names if name in self._addresses}
+        return found if len(found) == len({*names}) else None
 
     def made(self, name: str) -> int | None:
         """The address of the compiled kernel `name`; None if it has not been compiled or loaded."""
@@ -113,14 +113,14 @@ _LARGE = 16_000
 
 def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
     """Kernels divided among source files: two of similar cost if they are large, else one."""
-    if sum(len(kernel.body) for kernel in kernels) < _LARGE or num_processors() < 2:
+    if sum(len(kernel.text) for kernel in kernels) < _LARGE or num_processors() < 2:
         return [list(kernels)]
     parts: list[list[Kernel]] = [[], []]
     costs = [0.0, 0.0]
-    for kernel in sorted(kernels, key=lambda k: (-len(k.body), k.name)):
+    for kernel in sorted(kernels, key=lambda k: (-len(k.text), k.name)):
         lighter = costs.index(min(costs))
         parts[lighter].append(kernel)
-        costs[lighter] += len(kernel.body) ** 1.2  # long ones take longer for each line
+        costs[lighter] += len(kernel.text) ** 1.2  # long ones take longer for each line
     return [part for part in parts if part]
 
 

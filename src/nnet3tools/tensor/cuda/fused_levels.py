@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.cuda.dependencies import dependencies
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.fused_level import FusedLevel, can_be_fused
-from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, launches_of
+from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, dependencies, launches_of
 
 Node = Launch | LibraryCall
 

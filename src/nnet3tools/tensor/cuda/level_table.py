@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnet3tools.tensor.cuda.dependencies import dependencies
-from nnet3tools.tensor.cuda.launches import Launch
+from nnet3tools.tensor.cuda.launches import Launch, dependencies
 from nnet3tools.tensor.cuda.level_source import WARP, as_function
 
 _BLOCKS_A_PROCESSOR = 8
