@@ -86,7 +86,7 @@ def _formula_jobs(
 
 
 class KnownKernels:
-    """The kernels that earlier runs in one arena asked for; only these serve calls not replayed.
+    """Compiled kernels for calls that are not replayed: those that earlier runs asked for.
 
     A kernel that no earlier run has asked for would be compiled by itself. NumPy does such a call,
     and the kernel is made together with all others of its run, as soon as a later run needs one of

@@ -161,10 +161,6 @@ class CudaDevice:
         """Let later work of the main stream begin after an event (cudaStreamWaitEvent)."""
         self.stream.wait_event(event)
 
-    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """A view of an array with other shape and strides (CuPy's as_strided)."""
-        return cupy.lib.stride_tricks.as_strided(array, shape, strides)
-
     def memory(self) -> tuple[int, int]:
         """(free bytes, total bytes) of the device; unused memory of CuPy's pool counts as free.
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.cuda.device import Array, get_device
+from nnet3tools.tensor.arrays import strided
+from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Step
@@ -27,7 +28,7 @@ def _operands(
     to, of, at = last_axis(out, axis), last_axis(src, axis), uploaded(indexes)
     if indexes_are_vector:  # the same for every line
         shape, strides = (*to.shape[:3], len(at)), (0, 0, 0, at.strides[0])
-        return {"out": to, "src": of, "at": get_device().strided(at, shape, strides)}
+        return {"out": to, "src": of, "at": strided(at, shape, strides)}
     return {"out": to, "src": of, "at": last_axis(at, axis)}
 
 

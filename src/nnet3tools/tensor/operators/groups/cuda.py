@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.arrays import strided
 from nnet3tools.tensor.call import in_turn
-from nnet3tools.tensor.cuda.device import Array, get_device
+from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Step
@@ -44,7 +45,7 @@ def _split(array: Array, shape: tuple[int, ...]) -> Array:
     rows, columns = array.strides
     size = array.shape[1] // shape[1]
     split = (array.shape[0], shape[1], size)
-    return get_device().strided(array, split, (rows, columns * size, columns))
+    return strided(array, split, (rows, columns * size, columns))
 
 
 @implements("sum_column_ranges", "cupy", binder=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.arrays import Array, scratch
+from nnet3tools.tensor.arrays import Array, scratch, strided
 from nnet3tools.tensor.registry import operator
 
 _BLOCK = 1 << 16
@@ -20,7 +20,7 @@ _BLOCK = 1 << 16
 @operator()
 def window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> None:
     """Set out[r, h, k] to alpha * a[r, h] . b[r + k * shift, h]; a (R, H, D), out (R, H, K)."""
-    np.einsum("rhd,rhkd->rhk", a, _windows(b, len(a), out.shape[2], shift), out=out)
+    np.einsum("rhd,rhkd->rhk", a, windows_of(b, len(a), out.shape[2], shift), out=out)
     if alpha != 1.0:
         np.multiply(out, out.dtype.type(alpha), out=out)
 
@@ -30,7 +30,7 @@ def add_weighted_windows(
     out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
 ) -> None:
     """Add alpha * sum over k of weights[r, h, k] * b[r + k * shift, h] to out[r, h] (R, H, D)."""
-    windows = _windows(b, len(out), weights.shape[2], shift)
+    windows = windows_of(b, len(out), weights.shape[2], shift)
     factor, rows = out.dtype.type(alpha), max(1, _BLOCK // max(1, out[:1].size))
     with scratch((min(rows, len(out)), *out.shape[1:]), like=out) as block:
         for start in range(0, len(out), rows):
@@ -58,7 +58,7 @@ def add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float 
                 np.add(target, product, out=target)
 
 
-def _windows(b: np.ndarray, num_rows: int, width: int, shift: int) -> np.ndarray:
+def windows_of(b: Array, num_rows: int, width: int, shift: int) -> Array:
     """A view (num_rows, heads, width, D) of b: for row r the rows r, r + shift, r + 2 shift, ..."""
     row, head, column = b.strides
     shape = (num_rows, b.shape[1], width, b.shape[2])
@@ -66,4 +66,4 @@ def _windows(b: np.ndarray, num_rows: int, width: int, shift: int) -> np.ndarray
         raise ProgramError(
             f"{num_rows} windows of {width} rows by {shift} do not fit {len(b)} rows"
         )
-    return np.lib.stride_tricks.as_strided(b, shape, (row, head, shift * row, column))
+    return strided(b, shape, (row, head, shift * row, column))
