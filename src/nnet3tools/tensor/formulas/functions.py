@@ -28,14 +28,9 @@ from nnet3tools.tensor.formulas.types import Rule, Type
 Partials = Sequence[Expr]
 
 ALIASES = {
-    "if_then_else": "where",
-    "maximum": "max",
-    "minimum": "min",
-    "sign": "sgn",
-    "square": "sqr",
-    "lrelu": "leaky_relu",
-    "silu": "swish",
-}
+    "if_then_else": "where", "maximum": "max", "minimum": "min", "sign": "sgn", "square": "sqr",
+    "lrelu": "leaky_relu", "silu": "swish",
+}  # fmt: skip
 """Other name that a formula may use -> name of the function."""
 
 CASTS = {t.value: t for t in Type if not t.is_weak}
@@ -44,7 +39,7 @@ CASTS = {t.value: t for t in Type if not t.is_weak}
 _ZERO, _ONE = Constant(0), Constant(1)
 
 
-def _add(*fields: Any, **more: str) -> Function:
+def _add(*fields: Any, **more: Any) -> Function:
     """A new Function with these fields, added to FUNCTIONS."""
     made = Function(*fields, **more)
     FUNCTIONS[made.name] = made

@@ -9,20 +9,10 @@ Text = tuple[str, int]
 """Text of an expression, and how tightly its outermost operator binds."""
 
 INFIX: dict[str, tuple[str, int]] = {
-    "or": ("or", 1),
-    "and": ("and", 2),
-    "eq": ("==", 4),
-    "ne": ("!=", 4),
-    "lt": ("<", 4),
-    "le": ("<=", 4),
-    "gt": (">", 4),
-    "ge": (">=", 4),
-    "add": ("+", 5),
-    "sub": ("-", 5),
-    "mul": ("*", 6),
-    "div": ("/", 6),
-    "pow": ("**", 8),
-}
+    "or": ("or", 1), "and": ("and", 2), "eq": ("==", 4), "ne": ("!=", 4), "lt": ("<", 4),
+    "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "add": ("+", 5), "sub": ("-", 5),
+    "mul": ("*", 6), "div": ("/", 6), "pow": ("**", 8),
+}  # fmt: skip
 """Binary operators: symbol and how tightly it binds; `not` is 3 and unary minus 7."""
 
 _PREFIX = {"not": ("not ", 3), "neg": ("-", 7)}

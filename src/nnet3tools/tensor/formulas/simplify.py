@@ -8,45 +8,23 @@ see types.py) are dropped or folded.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number
 from nnet3tools.tensor.formulas.functions import FUNCTIONS
 from nnet3tools.tensor.formulas.types import Rule
 
-
-def _real(function: Callable[[float], float]) -> Callable[[Number], float]:
-    return lambda a: function(float(a))
-
-
 _FOLD: dict[str, Callable[..., Number]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "neg": lambda a: -a,
-    "abs": abs,
-    "sqr": lambda a: a * a,
-    "max": max,
-    "min": min,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "and": lambda a, b: bool(a) and bool(b),
-    "or": lambda a, b: bool(a) or bool(b),
-    "not": lambda a: not a,
-    "sqrt": _real(math.sqrt),
-    "exp": _real(math.exp),
-    "log": _real(math.log),
-    "sin": _real(math.sin),
-    "cos": _real(math.cos),
-    "tanh": _real(math.tanh),
-    "erf": _real(math.erf),
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "neg": operator.neg, "abs": abs, "sqr": lambda a: a * a, "max": max, "min": min,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b), "not": operator.not_, "sqrt": math.sqrt,
+    "exp": math.exp, "log": math.log, "sin": math.sin,
+    "cos": math.cos, "tanh": math.tanh, "erf": math.erf,
     "pow": lambda a, b: float(a) ** b,
-}
+}  # fmt: skip
 
 
 def _number(node: Expr) -> Number | None:
@@ -109,9 +87,7 @@ def _is_bool(node: Expr) -> bool:
 
 
 def _div(a: Expr, b: Expr) -> Expr | None:
-    if _number(a) == 0:
-        return Constant(0)
-    return None
+    return Constant(0) if _number(a) == 0 else None
 
 
 def _neg(a: Expr) -> Expr | None:
@@ -146,14 +122,8 @@ def _where(c: Expr, a: Expr, b: Expr) -> Expr | None:
 
 
 _RULES: dict[str, Callable[..., Expr | None]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "neg": _neg,
-    "pow": _pow,
-    "where": _where,
-}
+    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "where": _where,
+}  # fmt: skip
 
 
 def _step(node: Apply) -> Expr:

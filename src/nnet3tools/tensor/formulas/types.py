@@ -41,13 +41,8 @@ class Type(enum.Enum):
 
 
 _RANK = {
-    Type.BOOL: 0,
-    Type.INT32: 1,
-    Type.UINT32: 1,
-    Type.FLOAT16: 2,
-    Type.FLOAT32: 3,
-    Type.FLOAT64: 4,
-}
+    Type.BOOL: 0, Type.INT32: 1, Type.UINT32: 1, Type.FLOAT16: 2, Type.FLOAT32: 3, Type.FLOAT64: 4,
+}  # fmt: skip
 _BY_DTYPE = {np.dtype(t.value): t for t in _RANK}
 
 
