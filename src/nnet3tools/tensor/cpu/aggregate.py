@@ -16,7 +16,7 @@ from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, Type, cast
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS
-from nnet3tools.tensor.plain.operands import operand_types
+from nnet3tools.tensor.plain.operands import operand_types, target_of
 from nnet3tools.tensor.strides import broadcast_strides, merge_axes
 
 _NAMES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}
@@ -62,9 +62,7 @@ def _plan(
     num_ins: int,
 ) -> Plan | bool:  # fmt: skip
     out, *ins = (a for a in operands if isinstance(a, np.ndarray))
-    target = np.expand_dims(out, axis) if out.ndim == len(full) - 1 else out
-    if target.shape != tuple(1 if i == axis else n for i, n in enumerate(full)):
-        return False
+    target = target_of(out, tuple(1 if i == axis else n for i, n in enumerate(full)), axis)
     walks = [broadcast_strides(a, full) for a in (target, *ins)]
     kept = [i for i in range(len(full)) if i != axis]
     sizes, steps = merge_axes([full[i] for i in kept], [[w[i] for i in kept] for w in walks])

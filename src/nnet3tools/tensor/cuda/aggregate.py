@@ -23,7 +23,7 @@ from nnet3tools.tensor.emit import cuda_reduce as emitted
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
-from nnet3tools.tensor.plain.operands import operand_types
+from nnet3tools.tensor.plain.operands import operand_types, target_of
 from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, is_array, merge_axes
 
 _ACCUMULATORS = {
@@ -174,15 +174,11 @@ class AggregateKernel:
         factor: float, beta: float,
     ) -> Callable[[], None]:  # fmt: skip
         shape = tuple(1 if i in axes else n for i, n in enumerate(full))
-        target = out
+        strides = (0,) * len(full)
         if self._axis is not None:
-            if out.ndim == len(shape) - 1:
-                target = out.reshape(*out.shape[: axes[0]], 1, *out.shape[axes[0] :])
-            if target.shape != shape:
-                raise ProgramError(f"an aggregate of shape {shape} does not fit {out.shape}")
+            strides = broadcast_strides(target_of(out, shape, axes[0]), full)
         if 0 in full:
             return self._of_nothing(out, factor, beta)
-        strides = broadcast_strides(target, full) if self._axis is not None else (0,) * len(full)
         key = (id(get_device()), out.dtype, strides, full, *map(signature, ins))
         if (plan := self._plans.get(key)) is None:
             if len(self._plans) >= 512:

@@ -1,4 +1,4 @@
-"""Index arrays on the device: checked and uploaded once, found again by what they hold.
+"""Index arrays on the device: uploaded once, found again by what they hold.
 
 Components pass the same host arrays at every call; a captured graph keeps pointing at the copy it
 was captured with. Copies are therefore kept, up to a limit that no usual set of programs meets.
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.strides import element_strides
@@ -79,17 +78,6 @@ def forget() -> None:
     """Empty the cache of device copies; callables of operators and captured graphs keep theirs."""
     _by_content.clear()
     _by_object.clear()
-
-
-def check_rows(indexes: Any, limit: int, count: int | None = None, lowest: int = -1) -> None:
-    """Raise ProgramError unless all indexes are in [lowest, limit), and `count` many if given."""
-    if count is not None and len(indexes) != count:
-        raise ProgramError(f"{len(indexes)} row indexes for {count} rows")
-    if isinstance(indexes, np.ndarray) and indexes.size and not hasattr(indexes, "get"):
-        if int(indexes.max()) >= limit or int(indexes.min()) < lowest:
-            raise ProgramError(
-                f"row indexes {int(indexes.min())} to {int(indexes.max())} for {limit} rows"
-            )
 
 
 def table(arrays: list[Array]) -> Array:

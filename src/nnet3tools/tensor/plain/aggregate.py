@@ -17,8 +17,8 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Placeholder
-from nnet3tools.tensor.plain.blocks import BlockPlan, Shape, sum_of_rows
-from nnet3tools.tensor.plain.operands import collapse, operand_types, with_axes
+from nnet3tools.tensor.plain.blocks import BlockPlan, sum_of_rows
+from nnet3tools.tensor.plain.operands import collapse, operand_types, target_of, with_axes
 from nnet3tools.tensor.plain.threads import LOCK, Call, run_calls
 from nnet3tools.tensor.strides import broadcast_shape, is_number
 
@@ -56,14 +56,6 @@ def prepare(
     if not -axes <= axis < axes:
         raise ProgramError(f"cannot reduce axis {axis} of shape {full}")
     return operands, (axis % axes,), full
-
-
-def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
-    """A view of the output in which the reduced axis has size 1; ProgramError if shapes differ."""
-    target = np.expand_dims(out, axis) if out.ndim == len(shape) - 1 else out
-    if target.shape != shape:
-        raise ProgramError(f"an aggregate of shape {shape} does not fit an output {out.shape}")
-    return target
 
 
 def _store(

@@ -43,6 +43,17 @@ def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
     return array[(None,) * (axes - array.ndim)] if array.ndim < axes else array
 
 
+def target_of(out: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """A view of an aggregate's output in which the reduced axis has size 1, as in `shape`.
+
+    ProgramError if the shapes differ.
+    """
+    target = out[(*(slice(None),) * axis, None)] if out.ndim == len(shape) - 1 else out
+    if target.shape != shape:
+        raise ProgramError(f"an aggregate of shape {shape} does not fit an output {out.shape}")
+    return target
+
+
 def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
     """The operands with arrays as vectors; None unless arrays are contiguous and have shape `full`.
 

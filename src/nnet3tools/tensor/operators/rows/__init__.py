@@ -10,8 +10,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
+
+
+def check_rows(indexes: Array, limit: int, count: int, lowest: int = -1) -> None:
+    """Raise ProgramError unless all indexes are in [lowest, limit), and there are `count` of them.
+
+    Only the number of indexes on a GPU is checked.
+    """
+    if len(indexes) != count:
+        raise ProgramError(f"{len(indexes)} row indexes for {count} rows")
+    if isinstance(indexes, np.ndarray) and indexes.size and not hasattr(indexes, "get"):
+        if int(indexes.max()) >= limit or int(indexes.min()) < lowest:
+            raise ProgramError(
+                f"row indexes {int(indexes.min())} to {int(indexes.max())} for {limit} rows"
+            )
+
+
+def checked_places(
+    which: Array, rows: Array, others: Sequence[Array], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`which` and `rows` as host arrays of `count` numbers: row rows[i] of others[which[i]].
+
+    A negative number in `which` means no row. ProgramError if a matrix does not have one of the
+    rows.
+    """
+    which, rows = (np.asarray(x.get() if hasattr(x, "get") else x, np.intp) for x in (which, rows))
+    check_rows(which, len(others), count)
+    sizes, used = np.array([len(o) for o in others] + [0]), which >= 0
+    if (rows[used] >= sizes[which[used]]).any() or (rows[used] < 0).any():
+        raise ProgramError("a row operation asks for a row that a matrix has not")
+    return which, rows
 
 
 @operator()

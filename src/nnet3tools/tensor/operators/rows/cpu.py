@@ -11,6 +11,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.cpu.kernels import FileKernel, Job, kernels_of_file, makes_jobs
+from nnet3tools.tensor.operators.rows import checked_places
 
 _TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 
@@ -33,17 +34,11 @@ def _can_move(matrix: Any, others: Sequence[Any]) -> bool:
 
 def _places(matrices: Sequence[np.ndarray], which: Any, rows: Any) -> np.ndarray:
     """The address of row rows[i] of matrices[which[i]], for each i; 0 where `which` is negative."""
-    number, row = np.asarray(which, np.int64), np.asarray(rows, np.int64)
-    sizes = np.array([len(m) for m in matrices], np.int64)
-    used = number >= 0
-    if used.any():
-        wanted = row[used]
-        if wanted.min() < 0 or (wanted >= sizes[number[used]]).any():
-            raise ProgramError("a row operation asks for a row that a matrix has not")
+    number, row = checked_places(which, rows, matrices, len(which))
     base = np.array([address(m) for m in matrices], np.int64)
     down = np.array([m.strides[0] for m in matrices], np.int64)
-    at = np.where(used, number, 0)
-    return np.where(used, base[at] + row * down[at], 0)
+    at = np.maximum(number, 0)
+    return np.where(number >= 0, base[at] + row * down[at], 0)
 
 
 def _jobs(

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
-from nnet3tools.tensor.cuda.indexes import check_rows, table, uploaded
+from nnet3tools.tensor.cuda.indexes import table, uploaded
 from nnet3tools.tensor.cuda.launches import Step
+from nnet3tools.tensor.operators.rows import check_rows, checked_places
 from nnet3tools.tensor.registry import implements
 
 _functions = cuda_functions(__file__)
@@ -39,7 +39,7 @@ def _bind_multi(
 
     It moves rows between row i of `matrix` and row at[i] of others[which[i]].
     """
-    _check_places(matrix, others, which, at)
+    checked_places(which, at, others, len(matrix))
     others_are = "writes" if name == "copy_to_rows_multi" else "reads"
     return _on_grid(
         name, matrix.shape, alpha, matrix=matrix, table=table(list(others)), which=uploaded(which),
@@ -60,25 +60,12 @@ def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0)
     return _on_grid("add_row_ranges", out.shape, alpha, out=out, src=src, ranges=uploaded(ranges))
 
 
-def _check_places(
-    matrix: Array, others: Sequence[Array], which: Any, at: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """`which` and `at` as host arrays; ProgramError if a matrix does not have one of the rows."""
-    which, at = (np.asarray(x.get() if hasattr(x, "get") else x, np.int64) for x in (which, at))
-    check_rows(which, len(others), len(matrix))
-    sizes = np.array([len(o) for o in others] + [0])
-    taken = which >= 0
-    if (at[taken] >= sizes[which[taken]]).any() or (at[taken] < 0).any():
-        raise ProgramError("row indexes beyond the matrices of a multi-row operation")
-    return which, at
-
-
 @implements("add_to_rows_multi", "cupy", binder=True)
 def bind_add_to_rows_multi(
     src: Array, dests: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
     """A callable that runs `add_to_rows_multi`: a thread sums an element's terms in fixed order."""
-    which, at = _check_places(src, dests, which, at)
+    which, at = checked_places(which, at, dests, len(src))
     taken = np.flatnonzero(which >= 0)
     places = (which[taken] << 32) + at[taken]
     order = np.argsort(places, kind="stable")

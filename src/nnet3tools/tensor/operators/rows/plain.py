@@ -14,6 +14,7 @@ from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.basics import add
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
+from nnet3tools.tensor.operators.rows import checked_places
 from nnet3tools.tensor.registry import implements
 
 Run = Callable[[], None]
@@ -25,21 +26,11 @@ _sum = aggregate("_1", "sum", axis=1)
 _add = element("_1 += _2 * _3")
 
 
-def _check_rows(array: np.ndarray, rows: np.ndarray, what: str) -> None:
-    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
-        raise ProgramError(
-            f"{what}: row {rows.min() if rows.min() < 0 else rows.max()} of a matrix with "
-            f"{len(array)} rows"
-        )
-
-
 def _transfer(
     out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray,
     alpha: float | None,
 ) -> list[Run]:  # fmt: skip
     """Steps that set out[out_rows] to src[src_rows], or add alpha times it if alpha is given."""
-    _check_rows(out, out_rows, "output of a row operation")
-    _check_rows(src, src_rows, "input of a row operation")
     if not len(out_rows) or not out[0].size:
         return []
     move: Callable[..., None] = _copy_block if alpha is None else _add_block
@@ -108,10 +99,6 @@ def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
     return [partial(out.__setitem__, rows, 0.0)] if len(rows) else []
 
 
-def _host(indexes: object) -> np.ndarray:
-    return np.asarray(indexes, dtype=np.intp)
-
-
 def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """(number p, positions i with part_index[i] = p) for each number p; -1 is left out."""
     order = np.argsort(part_index, kind="stable")
@@ -130,8 +117,7 @@ def _bind(
     alpha and added with `adds`, else copied. Rows of `matrix` without a part are set to zero if
     others are copied to it.
     """
-    which, rows = _host(part_index), _host(row_index)
-    _check_length(matrix, which)
+    which, rows = checked_places(part_index, row_index, others, len(matrix))
     factor = alpha if adds else None
     steps = [] if adds or to_others else _set_zero(matrix, np.flatnonzero(which < 0))
     for part, at in _by_part(which):
@@ -149,7 +135,7 @@ def _bind_one(
 
     Where an index is negative, out[i] becomes zero, or with `adds` stays.
     """
-    return _bind(adds, False, out, [src], np.where(_host(indexes) >= 0, 0, -1), indexes, alpha)
+    return _bind(adds, False, out, [src], np.where(np.asarray(indexes) >= 0, 0, -1), indexes, alpha)
 
 
 for _verb, _adds in (("copy", False), ("add", True)):
@@ -157,11 +143,6 @@ for _verb, _adds in (("copy", False), ("add", True)):
     _register(f"{_verb}_rows")(partial(_bind_one, _adds))
     _register(f"{_verb}_rows_multi")(partial(_bind, _adds, False))
     _register(f"{_verb}_to_rows_multi")(partial(_bind, _adds, True))
-
-
-def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
-    if len(array) != len(indexes):
-        raise ProgramError(f"a matrix of {len(array)} rows was given {len(indexes)} indexes")
 
 
 @implements("copy_cols", "numpy", binder=True)
