@@ -11,7 +11,7 @@ from nnet3tools.tensor.cpu.jobs import CompiledJobs
 from nnet3tools.tensor.kernel_policy import run_compiled
 from nnet3tools.tensor.operators.leaky_hmm import LOG_PROB, leaky_hmm
 from nnet3tools.tensor.operators.numerator import numerator
-from nnet3tools.tensor.plain.threads import num_threads, set_num_threads
+from nnet3tools.tensor.plain import threads
 from support.native_kernels import needs_compiler, unexpected
 from support.random_acceptors import PDFS, random_hmm, random_paths
 
@@ -53,15 +53,15 @@ def test_denominator_of_few_and_many_sequences(num_sequences):
 
 def test_denominator_does_not_depend_on_threads():
     hmm, output, found = random_hmm(np.random.default_rng(2)), outputs(4 * 50), []
-    before = num_threads()
+    before = threads.num_threads()
     try:
         for count in (1, 2):
-            set_num_threads(count)
+            threads._num_threads = count
             results, deriv = np.zeros(3), np.zeros_like(output)
             by_kernels(leaky_hmm, results, output, hmm, 50, LEAK, deriv)
             found.append((results, deriv))
     finally:
-        set_num_threads(before)
+        threads._num_threads = before
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)
 

@@ -423,7 +423,7 @@ for one in products:
 
 
 def results(count):
-    threads.set_num_threads(count)
+    threads._num_threads = count
     for one in bound:
         one.run_native()
     for one in products:

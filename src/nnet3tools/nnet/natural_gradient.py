@@ -276,7 +276,7 @@ class OnlineNaturalGradient(HasSettings):
             with buffers_of(self) as buffers:
                 transposed_product(h, parts, buffers.j)  # J = H^T X
                 has_own = self.buffers is not None
-                later = has_own and not at_once and recording.is_noting()
+                later = has_own and not at_once and recording.state.event_recorder is not None
                 if not later:
                     small_products(w, buffers, h)
                 yield h

@@ -149,11 +149,6 @@ def run(name: str, work: Callable[[], Any]) -> None:
         state.call_recorder.run(name, work)
 
 
-def is_noting() -> bool:
-    """Whether this thread records what the host decides and does, for replays."""
-    return state.event_recorder is not None
-
-
 def persistent_object(make: Callable[[], V]) -> V:
     """The result of `make()`; code that is recorded gets the same object in each replay."""
     recorder = state.call_recorder

@@ -136,9 +136,8 @@ def _innermost_plan(
     """
     if not _differs(expr, operands, strides, -1):
         return False
-    types = operand_types(operands)
-    assignments = _assignments(expr, f"row_{_NAMES[reduce]}", types, num_ins, has_beta)
-    walk = walk_of(types, operands, strides, exact=1)
+    walk = walk_of(operands, strides, exact=1)
+    assignments = _assignments(expr, f"row_{_NAMES[reduce]}", walk.types, num_ins, has_beta)
     kernel = _kernel(assignments, walk, False, added, chunk)
     work = math.prod(sizes) * (len(strides) - 1)
     return Plan(kernel, walk, sizes, operands, strides, sizes[0], work)

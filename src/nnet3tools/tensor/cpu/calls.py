@@ -49,8 +49,16 @@ _jobs: WeakKeyDictionary[Call, Sequence[Job] | None] = WeakKeyDictionary()
 
 def _find_jobs(call: Call) -> Sequence[Job] | None:
     operator, operands, options = call.operator, call.operands, call.options
-    if isinstance(operator, (Element, Aggregate)):
-        return _formula_jobs(operator, operands, options, call.result)
+    if isinstance(operator, Element):
+        return element_jobs(operator.assignments, operands)
+    if isinstance(operator, Aggregate):
+        alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.0)
+        expr, reduce, axis = operator.expr, operator.reduce, operator.axis
+        if axis is not None:
+            return aggregate_jobs(expr, reduce, axis, operands[0], operands[1:], alpha, beta)
+        if call.result is None:
+            return None
+        return number_jobs(expr, reduce, call.result.array, operands, alpha)
     maker = job_maker(operator)
     if maker is None and operator.bind_formulas is not None:
         jobs: list[Job] = []
@@ -60,29 +68,10 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
             jobs += more
         return jobs
     if operator.name == "dot":
-        return _dot_jobs(operands, call.result)
-    return None if maker is None else maker(*operands, **options)
-
-
-def _dot_jobs(operands: Sequence[Any], result: Any) -> list[Job] | None:
-    if result is None or operands[0].ndim == 0:
-        return None
-    return number_jobs(_PRODUCT, "sum", result.array, operands, 1.0)
-
-
-def _formula_jobs(
-    formula: Element | Aggregate, operands: Sequence[Any], options: Mapping[str, Any],
-    result: Any = None,
-) -> list[Job] | None:  # fmt: skip
-    if isinstance(formula, Element):
-        return element_jobs(formula.assignments, operands)
-    alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.0)
-    if formula.axis is None:
-        if result is None:
+        if call.result is None or operands[0].ndim == 0:
             return None
-        return number_jobs(formula.expr, formula.reduce, result.array, operands, alpha)
-    out, ins = operands[0], operands[1:]
-    return aggregate_jobs(formula.expr, formula.reduce, formula.axis, out, ins, alpha, beta)
+        return number_jobs(_PRODUCT, "sum", call.result.array, operands, 1.0)
+    return None if maker is None else maker(*operands, **options)
 
 
 class KnownKernels:

@@ -16,7 +16,7 @@ from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import operand_types, target_fits
+from nnet3tools.tensor.plain.operands import target_fits
 from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 _MAX_KEPT = 1 << 14
@@ -117,31 +117,19 @@ def _plan(assignments: Assignments, operands: Sequence[Any]) -> Plan | bool:
         shape = operands[n - 1].shape if isinstance(operands[n - 1], np.ndarray) else None
         if shape is None or not target_fits(shape, full, assignments):
             return False
-    types = operand_types(operands)
+    if 0 in full or (by_columns and (len(full) < 2 or by_rows)):
+        return not by_columns
+    sizes, strides = merged_strides(arrays, full, kept_axes=int(by_rows or by_columns))
     if by_columns:
-        return _column_plan(assignments, operands, full)
-    if 0 in full:
-        return True
-    sizes, strides = merged_strides(arrays, full, kept_axes=int(by_rows))
+        is_matrix = len(sizes) == 2
+        return is_matrix and column_plan(assignments, operands, sizes, strides, ROWS)
     single = -1 if by_rows and full[-1] == 1 else 0
-    walk = walk_of(types, operands, strides, exact=1, single=single)
+    walk = walk_of(operands, strides, exact=1, single=single)
     if by_rows:
         kernel = _row_kernel(assignments, walk, full[-1] <= _MAX_KEPT)
     else:
         kernel = _element_kernel(assignments, walk)
     return Plan(kernel, walk, sizes, operands, strides, sizes[0], math.prod(full) * len(arrays))
-
-
-def _column_plan(
-    assignments: Assignments, operands: Sequence[Any], full: tuple[int, ...]
-) -> Plan | bool:
-    arrays = [o for o in operands if isinstance(o, np.ndarray)]
-    if 0 in full or len(full) < 2 or assignments.reduces_rows:
-        return False
-    sizes, strides = merged_strides(arrays, full, kept_axes=1)
-    if len(sizes) != 2:
-        return False
-    return column_plan(assignments, operands, sizes, strides, ROWS)
 
 
 def column_plan(
@@ -154,7 +142,7 @@ def column_plan(
     of the axes; `strides` has one sequence for each array of `operands`, in elements.
     """
     single = -2 if sizes[-2] == 1 else 0
-    walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)
+    walk = walk_of(operands, strides, exact=2, single=single)
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
     written = [operands[n - 1] for n in assignments.targets]
     read = [

@@ -51,7 +51,6 @@ class _Plan:
         full: tuple[int, ...], out: Any, out_strides: Sequence[int],
     ) -> None:  # fmt: skip
         self._device = device = get_device()
-        types = operand_types([out, *operands])
         walks = [out_strides, *(broadcast_strides(o, full) for o in operands if is_array(o))]
         rest = [i for i in range(len(full)) if i not in axes]
         kept_sizes, kept = merge_axes(
@@ -59,14 +58,14 @@ class _Plan:
         )
         sizes, reduced = merge_axes([full[i] for i in axes], [[w[i] for i in axes] for w in walks])
         self.kept, self.reduced = math.prod(kept_sizes), math.prod(sizes)
-        result = expr.type({i: t for i, t in enumerate(types[1:], 1)})
+        result = expr.type({i: t for i, t in enumerate(operand_types(operands), 1)})
         wide = result not in (Type.FLOAT32, Type.FLOAT16) or out.dtype == np.float64
         held = Type.FLOAT64 if wide else Type.FLOAT32
         step = min((abs(r[-1]) for r in reduced[1:] if r[-1]), default=1)
         along = min((abs(k[-1]) for k in kept[1:] if k[-1]), default=step)
         self._strides = [[*k, *r] for k, r in zip(kept, reduced, strict=True)]
         self._sizes = [*kept_sizes, *sizes]
-        self._walk = walk_of(types, [out, *operands], self._strides, exact=len(self._sizes))
+        self._walk = walk_of([out, *operands], self._strides, exact=len(self._sizes))
         accumulator = f"{_ACCUMULATORS[reduce]}<{'double' if wide else 'float'}>"
         self._by_columns = self.kept > 1 and along < step
         self._state_bytes = 2 * (8 if wide else 4)

@@ -25,7 +25,6 @@ from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
 from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.plain.operands import operand_types
 from nnet3tools.tensor.strides import broadcast_shape, is_array
 
 _MAX_PLANS = 512
@@ -87,7 +86,7 @@ class ElementKernel:
             return None
         device = get_device()
         sizes, strides = merged_strides(arrays, full)
-        walk = walk_of(operand_types(operands), operands, strides, exact=len(sizes))
+        walk = walk_of(operands, strides, exact=len(sizes))
         is_vector = sizes[-1] % 4 == 0 and fits_vector(walk, operands, strides)
         found = element_kernel(self._assignments, walk, is_vector)
         rows = math.prod(sizes[:-1])

@@ -63,37 +63,24 @@ class CudaFunction:
     numbers: dict[str, str]
     body: str
 
+    def by_blocks(
+        self, space: Shape, length: int, *, most_threads: int = THREADS, **more: Any
+    ) -> Step:
+        """A callable that runs the function by a block of threads for every point of a space.
+
+        `length` is the number of elements that a block works on; `more` is as for `on_grid`.
+        """
+        return self.on_grid(space, threads=block_of(length, most_threads), **more)
+
     def on_grid(
-        self, space: Shape, *, reads: Sequence[Array] = (), writes: Sequence[Array] = (),
-        words: Mapping[str, object] | None = None, **operands: Any,
+        self, space: Shape, *, threads: int = 0, reads: Sequence[Array] = (),
+        writes: Sequence[Array] = (), words: Mapping[str, object] | None = None, **operands: Any,
     ) -> Step:  # fmt: skip
-        """A callable that runs the function by a thread for every point of a space (sizes of axes).
+        """A callable that runs the function on every point by `threads` threads (0: by one).
 
         The last index varies fastest. `operands` are arrays and numbers by their names in the
         function. `reads` and `writes` are further arrays, whose addresses are elements of operands.
         `words` are replaced in the function's text.
-        """
-        return self._bind(space, 0, words or {}, operands, reads, writes)
-
-    def by_blocks(
-        self, space: Shape, length: int, *, words: Mapping[str, object] | None = None,
-        most_threads: int = THREADS, **operands: Any,
-    ) -> Step:  # fmt: skip
-        """A callable that runs the function by a block of threads for every point of a space.
-
-        `length` is the number of elements that a block works on. `words` are replaced in the
-        function's text, `operands` are arrays and numbers by their names in the function.
-        """
-        return self._bind(space, block_of(length, most_threads), words or {}, operands)
-
-    def _bind(
-        self, space: Shape, threads: int, words: Mapping[str, object], operands: Mapping[str, Any],
-        reads: Sequence[Array] = (), writes: Sequence[Array] = (),
-    ) -> Step:  # fmt: skip
-        """A callable that runs the function on every point: `threads` threads each, or 1 if 0.
-
-        `words` are replaced in the function's text, `operands` are its arrays and numbers by name.
-        `reads` and `writes` are further arrays, whose addresses are elements of operands.
         """
         if unknown := operands.keys() ^ {*self.arrays, *self.numbers}:
             raise ProgramError(f"{self.name}: missing or unknown operands {sorted(unknown)}")
@@ -107,7 +94,7 @@ class CudaFunction:
             types.setdefault(kind, arrays[name].dtype.type)
         numbers = {name: types[kind](operands[name]) for name, kind in self.numbers.items()}
         body = self.body
-        for word, value in words.items():
+        for word, value in (words or {}).items():
             body = re.sub(rf"\b{word}\b", str(value), body)
         found = _source(
             self.name, body, tuple(named), tuple((n, a.dtype, a.ndim) for n, a in arrays.items()),

@@ -27,7 +27,7 @@ from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import operand_types, target_fits
+from nnet3tools.tensor.plain.operands import target_fits
 from nnet3tools.tensor.strides import broadcast_shape, is_array
 
 _MOST_BLOCKS = 1 << 20
@@ -114,5 +114,5 @@ def _walk(
     if 0 in sizes:  # strides of arrays without elements may be 0
         strides = [s if a.size else [1] * len(s) for a, s in zip(arrays, strides, strict=True)]
     single = reduced if sizes[reduced] == 1 else 0
-    walk = walk_of(operand_types(operands), operands, strides, exact=len(sizes), single=single)
+    walk = walk_of(operands, strides, exact=len(sizes), single=single)
     return walk, sizes, strides

@@ -173,12 +173,8 @@ class Body:
 
     def store(self, i: int, root: Instruction, index: str = "i") -> str:
         """The line that stores the value `root` in element `index` of operand i's current row."""
-        return self.store_at(i, root, self.place(i, index))
-
-    def store_at(self, i: int, root: Instruction, place: str) -> str:
-        """The line that stores the value `root` at `place`, the text of an element of operand i."""
         value = self.dialect.stored(self.name(root), self.held(root), self.types[i])
-        return f"{place} = {value};"
+        return f"{self.place(i, index)} = {value};"
 
     def row(self, i: int, indexes: Sequence[str]) -> str:
         """The line that points the variable q{i} to operand i's row with these outer indexes."""

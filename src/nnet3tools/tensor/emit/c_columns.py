@@ -87,8 +87,8 @@ class _Columns:
         rows needs, and in the last pass the formula's results.
         """
         plan, body = self._plan, self._body
-        values, roots = plan.column_values(number), plan.column_roots(number)
-        made = plan.reductions(number - 1) if number else ()
+        values, roots = plan.passes[number].columns, plan.column_roots(number)
+        made = plan.passes[number - 1].reductions if number else ()
         known = [v for v in plan.known(number) if v not in values]
         inner = [f"{self._total(v)} /= (f64){self._num_rows};" for v in made
                  if v.name == "col_mean"]  # fmt: skip
@@ -113,7 +113,7 @@ class _Columns:
         """C loops over a tile's rows and columns that make the column reductions of a pass."""
         names = [
             (self._body.name(v), self._body.held(v.inputs[0]))
-            for v in self._plan.reductions(number)
+            for v in self._plan.passes[number].reductions
         ]
         end = f"NN_LEAST(r0 + {self._rows}, {self._num_rows})"
         block = [
@@ -136,7 +136,8 @@ class _Columns:
         each += [line for v in values if v in plan.within for line in body.line(v)]
         each += [body.store(t, root) for t, root in stored]
         each += [
-            f"part_{body.name(v)}[c] += {body.name(v.inputs[0])};" for v in plan.reductions(number)
+            f"part_{body.name(v)}[c] += {body.name(v.inputs[0])};"
+            for v in plan.passes[number].reductions
         ]
         arrays = [*(t for t, _ in stored), *body.arrays_of(values)]
         return [*self._pointers(arrays, "r"), *once, *_each_column(each)]

@@ -39,8 +39,8 @@ class ColumnPasses:
         # the first pass stores if it can, so that one pass over the rows may do
         self._stores_first = not any(root in after for _, root in self._stored)
         roots = [root for _, root in (self.totals if self._stores_first else pairs)]
-        self._passes = passes(instructions, roots, walk.varies, self._differs)
-        self.last = len(self._passes) - 1
+        self.passes = passes(instructions, roots, walk.varies, self._differs)
+        self.last = len(self.passes) - 1
         """The number of the last pass."""
 
     def _differs(self, i: int) -> bool:
@@ -51,26 +51,18 @@ class ColumnPasses:
         """The number of passes that go over the rows; the last may only compute whole columns."""
         return self.last + bool(self.stored(self.last))
 
-    def reductions(self, number: int) -> tuple[Instruction, ...]:
-        """The column reductions that pass `number` makes."""
-        return self._passes[number].reductions
-
     @property
     def all_reductions(self) -> list[Instruction]:
         """The column reductions of all passes."""
-        return [v for number in range(self.last) for v in self.reductions(number)]
+        return [v for number in range(self.last) for v in self.passes[number].reductions]
 
     def stored(self, number: int) -> list[tuple[int, Instruction]]:
         """(target's operand number, value) for each operand whose rows pass `number` stores."""
         return self._stored if number == (0 if self._stores_first else self.last) else []
 
-    def column_values(self, number: int) -> tuple[Instruction, ...]:
-        """Values with one number per column, computed just before pass `number`."""
-        return self._passes[number].columns
-
     def kept(self, number: int) -> list[Instruction]:
-        """The values of `column_values(number)` that must be in memory for rows or later passes."""
-        columns = self.column_values(number)
+        """Values computed before pass `number` that must be in memory for rows or later passes."""
+        columns = self.passes[number].columns
         final = {root for _, root in self._stored}
         if number < self.last:
             final |= {root for _, root in self.totals}
@@ -87,7 +79,7 @@ class ColumnPasses:
     def known(self, number: int) -> list[Instruction]:
         """Values per column that are in memory when pass `number` begins to go over the rows."""
         made = [v for n in range(number + 1) for v in self.kept(n)]
-        return made + [v for n in range(number) for v in self.reductions(n)]
+        return made + [v for n in range(number) for v in self.passes[n].reductions]
 
     def row_values(self, number: int) -> list[Instruction]:
         """The values that pass `number` computes for each row, in order."""
@@ -96,7 +88,7 @@ class ColumnPasses:
     def row_roots(self, number: int) -> list[Instruction]:
         """The values that pass `number` stores or reduces in each row."""
         stored = [root for _, root in self.stored(number)]
-        return [*stored, *[v.inputs[0] for v in self.reductions(number)]]
+        return [*stored, *[v.inputs[0] for v in self.passes[number].reductions]]
 
     def lookups(
         self, values: Sequence[Instruction], roots: Sequence[Instruction],

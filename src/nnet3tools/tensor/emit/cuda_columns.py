@@ -62,7 +62,7 @@ class _Columns:
             tuple(self._reducing(number) for number in range(plan.last)),
             self._storing() if stored else None,
             len(self._kept),
-            max(len(plan.reductions(number)) for number in range(plan.last)),
+            max(len(plan.passes[number].reductions) for number in range(plan.last)),
             () if stored else tuple(t for t, _ in plan.stored(0)),
             tuple(t for t, _ in plan.totals),
         )
@@ -108,8 +108,8 @@ class _Columns:
 
     def _reducing(self, number: int) -> Source:
         plan, body = self._plan, self._body
-        names = [body.name(v) for v in plan.reductions(number)]
-        inputs = [body.name(v.inputs[0]) for v in plan.reductions(number)]
+        names = [body.name(v) for v in plan.passes[number].reductions]
+        inputs = [body.name(v.inputs[0]) for v in plan.passes[number].reductions]
         adds = [f"sum_{n}.add(double({x}));" for n, x in zip(names, inputs, strict=True)]
         down = "for (long long r = begin + threadIdx.y; r < end; r += 8)"
         merge = [f"sum_{n} = nn_columns(sum_{n}, part, threadIdx.x, threadIdx.y);" for n in names]
@@ -151,19 +151,19 @@ class _Columns:
     def _column_lines(self, number: int) -> list[str]:
         """CUDA lines after pass `number` for one column: end its reductions, compute with them."""
         plan, body, after = self._plan, self._body, number + 1
-        values, roots = plan.column_values(after), plan.column_roots(after)
+        values, roots = plan.passes[after].columns, plan.column_roots(after)
         lines = list[str]()
-        for v in plan.reductions(number):
+        for v in plan.passes[number].reductions:
             mean = " / (double)nn_max(n0, 1LL)" if v.name == "col_mean" else ""
             lines.append(f"const double {body.name(v)} = sum_{body.name(v)}.a{mean};")
-        made = {*values, *plan.reductions(number)}
+        made = {*values, *plan.passes[number].reductions}
         earlier = [v for v in plan.known(after) if v not in made]
         lines += plan.lookups(values, roots, earlier, self._place)
         stored = plan.totals if after == plan.last else []
         arrays = dict.fromkeys([*body.arrays_of(values), *(t for t, _ in stored)])
         lines += [body.row(i, ["0"]) for i in arrays]
         lines += [line for v in values for line in body.line(v)]
-        kept = [*plan.reductions(number), *plan.kept(after)]
+        kept = [*plan.passes[number].reductions, *plan.kept(after)]
         lines += [f"{self._place(v)} = {body.name(v)};" for v in kept if v.kind in _KEPT]
         return lines + [body.store(*pair) for pair in stored]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas import Type
+from nnet3tools.tensor.plain.operands import operand_types
 from nnet3tools.tensor.strides import broadcast_strides, is_array, merge_axes
 
 
@@ -68,9 +69,8 @@ class Walk:
 
 
 def walk_of(
-    types: Sequence[Type], operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int,
-    single: int = 0,
-) -> Walk:  # fmt: skip
+    operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int, single: int = 0
+) -> Walk:
     """The kinds of access of operands whose arrays have these strides, in elements, by axis.
 
     Only along the innermost `exact` axes have strides 0 and 1 kinds of their own, so that fewer
@@ -90,7 +90,7 @@ def walk_of(
         if single:
             known[single] = Access.STRIDED
         accesses.append((*[Access.STRIDED] * (axes - exact), *known[max(0, axes - exact) :]))
-    return Walk(tuple(types), tuple(accesses), axes)
+    return Walk(operand_types(operands), tuple(accesses), axes)
 
 
 def _access(stride: int, innermost: bool) -> Access:

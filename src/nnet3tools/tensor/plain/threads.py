@@ -48,12 +48,6 @@ def num_threads() -> int:
     return _num_threads
 
 
-def set_num_threads(count: int) -> None:
-    """Set the number of threads of operators; at most 2 are used."""
-    global _num_threads
-    _num_threads = max(1, min(count, _MAX_THREADS))
-
-
 def register(index: int) -> np.ndarray:
     """Buffer number `index` (REGISTER_BYTES) of the scratch memory that all operators share."""
     found = _registers.get(index)
