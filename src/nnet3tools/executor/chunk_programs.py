@@ -25,10 +25,7 @@ class ChunkPrograms:
     """
 
     def __init__(
-        self,
-        nnet: Nnet,
-        options: SimpleComputationOptions,
-        like: Array | None = None,
+        self, nnet: Nnet, options: SimpleComputationOptions, like: Array | None = None
     ) -> None:
         self.nnet = nnet
         self.compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)

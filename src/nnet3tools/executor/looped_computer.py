@@ -101,11 +101,7 @@ class LoopedComputer:
         return np.concatenate(parts)
 
     def accept(
-        self,
-        key: str,
-        features: np.ndarray,
-        ivectors: Ivectors | None = None,
-        held_bytes: int = 0,
+        self, key: str, features: np.ndarray, ivectors: Ivectors | None = None, held_bytes: int = 0
     ) -> None:
         """Compute an utterance, whose output `ready` then yields; `held_bytes` is ignored."""
         self._complete.append((key, self.compute(features, ivectors)))

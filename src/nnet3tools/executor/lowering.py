@@ -15,12 +15,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.executor.bound_program import BoundProgram, Step
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Component,
-    Properties,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Component, Properties
 from nnet3tools.program.command import Command
 from nnet3tools.program.commands import (
     AddRowRanges,
@@ -268,7 +263,7 @@ def _recoding(program: BoundProgram, c: int, submatrix: int) -> tuple[Array, Arr
 def _compress(program: BoundProgram, c: int, command: CompressMatrix) -> Step | None:
     if (found := _recoding(program, c, command.submatrix)) is None:
         return None
-    return _call(compress, found[1], found[0], command.range, command.truncate)
+    return _call(compress, found[1], found[0], command.range)
 
 
 @lowers(DecompressMatrix)

@@ -119,16 +119,16 @@ class QueuedChunks(ChunkPlan):
     """Minibatches that are not full have this factor ** n times their size."""
 
     def __init__(self, chunks_per_minibatch: int) -> None:
-        self.max_waiting = _MAX_WAITING * chunks_per_minibatch
+        self._together, self.max_waiting = chunks_per_minibatch, _MAX_WAITING * chunks_per_minibatch
         self._queues: OrderedDict[ChunkShape, deque[tuple[Utterance, Chunk]]] = OrderedDict()
 
     @abstractmethod
     def chunks(self, utterance: Utterance) -> list[Chunk]:
         """Cut an utterance into chunks."""
 
-    @abstractmethod
     def full_size(self, chunk: Chunk) -> int:
         """The number of chunks in a full minibatch of this chunk's shape."""
+        return self._together
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
         """Queue the chunks of an utterance; yield the minibatches that are now full."""
@@ -227,7 +227,7 @@ class ExactChunks(_OutputChunks):
         together: int = CHUNKS_TOGETHER,
     ) -> None:
         super().__init__(options, context, together)
-        self._options, self._together, self._may_lengthen = options, together, may_lengthen
+        self._options, self._may_lengthen = options, may_lengthen
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
         size, has_ivector = len(utterance.features), utterance.ivectors is not None

@@ -12,13 +12,7 @@ from nnet3tools.tensor.call import Recording, in_turn
 from nnet3tools.tensor.flags import Flags
 from nnet3tools.tensor.kernel_policy import Engine, Occasion, Rule, RunState
 from nnet3tools.tensor.recorder import PersistentObjects, Recorder
-from nnet3tools.tensor.recording import (
-    Action,
-    Decision,
-    NotCapturable,
-    Outcomes,
-    without_actions,
-)
+from nnet3tools.tensor.recording import Action, Decision, NotCapturable, Outcomes, without_actions
 from nnet3tools.tensor.workspace import Workspace
 
 Steps = Sequence[tuple[int, Step]]

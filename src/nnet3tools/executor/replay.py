@@ -86,7 +86,7 @@ class Replayer:
         policy = self._workspace.policy
         if (sequence := self._sequences.pop(key, None)) is None:
             sequence = _StepSequence(steps, self._workspace, self._capture, self._first)
-            policy.count_first_run()
+            policy.num_first_runs += 1
         self._sequences[key] = sequence  # the sequence used last comes last
         while begins_run and len(self._sequences) > _MAX_SEQUENCES:
             del self._sequences[next(iter(self._sequences))]

@@ -30,12 +30,10 @@ class ChunkOptions(OptionGroup):
         "right context (may be useful in recurrent setups)",
     )
     extra_left_context_initial: int = option(
-        -1,
-        "If >= 0, overrides the --extra-left-context value at the start of an utterance.",
+        -1, "If >= 0, overrides the --extra-left-context value at the start of an utterance."
     )
     extra_right_context_final: int = option(
-        -1,
-        "If >= 0, overrides the --extra-right-context value at the end of an utterance.",
+        -1, "If >= 0, overrides the --extra-right-context value at the end of an utterance."
     )
     frame_subsampling_factor: int = option(
         1,

@@ -74,11 +74,7 @@ class UtteranceComputer:
         return self._programs.compiler
 
     def accept(
-        self,
-        key: str,
-        features: np.ndarray,
-        ivectors: Ivectors | None = None,
-        held_bytes: int = 0,
+        self, key: str, features: np.ndarray, ivectors: Ivectors | None = None, held_bytes: int = 0
     ) -> None:
         """Add an utterance of at least one frame, and compute the minibatches that become full.
 

@@ -71,9 +71,6 @@ class XvectorPieces(_OneVector):
         utterance.scale = 1.0 / total
         return chunks
 
-    def full_size(self, chunk: Chunk) -> int:
-        return 1
-
 
 class EvenChunks(_OneVector):
     """Plan of nnet3-xvector-compute-batched: evenly spaced chunks of one size, in minibatches."""
@@ -94,7 +91,7 @@ class EvenChunks(_OneVector):
                 f"--chunk-size={chunk_size} must be larger than the network's context, "
                 f"{self._context} frames"
             )
-        self._chunk_size, self._batch_size, self._pad = chunk_size, batch_size, pad
+        self._chunk_size, self._pad = chunk_size, pad
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
         """Cut an utterance into chunks, whose vectors have equal weights in the mean vector.
@@ -110,9 +107,6 @@ class EvenChunks(_OneVector):
             )
         shape = ChunkShape(0, self._chunk_size, 1, 1)
         return [Chunk(shape, start, 0, 1, weight=1.0 / len(starts)) for start in starts]
-
-    def full_size(self, chunk: Chunk) -> int:
-        return self._batch_size
 
 
 def chunk_starts(
