@@ -1,10 +1,10 @@
-"""Transposes on NumPy, by square tiles if a plain copy would load cache lines several times.
+"""Transposes on NumPy, by tiles if a plain copy would load cache lines several times.
 
 NumPy's own copy runs along the output's rows and so reads a column of the source, one element of
 each cache line; that is fine if these lines are still in the cache when the next column is read.
 They are not if there are too many of them, or if they compete for few places, as they do where rows
 begin at multiples of a large power of two. Then a tile is copied row by row into scratch with a row
-length of its own, and from there across: 4096 x 1024 float32 in 9 ms instead of 34.
+length of its own, and from there across: 1024 x 1024 float32 in 1.0 ms instead of 6.7 (AMD Zen 3).
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ _TILED_FROM = 1 << 18
 """Arrays of fewer bytes are copied without tiles."""
 _SMALLEST_FACE = 1 << 12
 """Planes of fewer elements are copied without tiles."""
-_SIDE, _PAD = 384, 64
-"""Length of a tile's rows in bytes, and the gap between them in scratch."""
-_MOST_ROWS = 128
-"""Limit for a tile, whose elements may have one byte or two: scratch memory is limited."""
+_ROWS, _ROW_BYTES, _PAD = 128, 1920, 64
+"""A tile's rows, their length in bytes, and the gap between them in scratch."""
 _MOST_LINES, _WAYS, _WAY_BYTES, _LINE = 1024, 8, 1 << 16, 64
 """The number of cache lines that a copy may keep in use; a typical second-level cache, which has
 _WAYS places for lines whose addresses differ by multiples of _WAY_BYTES."""
@@ -69,11 +67,12 @@ def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
     return [(to[at], of[at].T) for at in np.ndindex(to.shape[:-2])]
 
 
-def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
-    """(tile of out, tile of src) for all tiles of a plane, row by row in out."""
-    for p in range(0, out.shape[0], side):
-        for q in range(0, out.shape[1], side):
-            yield out[p : p + side, q : q + side], src[q : q + side, p : p + side]
+def _tiles(out: np.ndarray, src: np.ndarray) -> Iterator[Pair]:
+    """(tile of out, tile of src) for all tiles of a plane, row by row in src."""
+    columns = _ROW_BYTES // out.itemsize
+    for q in range(0, src.shape[0], _ROWS):
+        for p in range(0, src.shape[1], columns):
+            yield out[p : p + columns, q : q + _ROWS], src[q : q + _ROWS, p : p + columns]
 
 
 def _bind(
@@ -84,9 +83,8 @@ def _bind(
     faces = _faces(out, moved)
     if faces is None:
         return functools.partial(put, moved, out)
-    side = min(_SIDE // out.itemsize, _MOST_ROWS)
-    scratch = register(0)[: side * (_SIDE + _PAD)].view(out.dtype).reshape(side, -1)
-    tiles = itertools.chain.from_iterable(_tiles(to, of, side) for to, of in faces)
+    scratch = register(0)[: _ROWS * (_ROW_BYTES + _PAD)].view(out.dtype).reshape(_ROWS, -1)
+    tiles = itertools.chain.from_iterable(_tiles(to, of) for to, of in faces)
     calls: list[Call] = [(_tile, (put, scratch, to, of)) for to, of in tiles]
     # one thread: calls as short as these spend their time handing the interpreter over
     return functools.partial(run_calls, calls)
