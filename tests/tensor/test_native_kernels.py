@@ -146,11 +146,7 @@ def test_rows_are_reduced(width):
     check(bound, 2e-5)
 
 
-LAYOUTS = {
-    "plain": lambda a: a,
-    "transposed": lambda a: a.T.copy().T,
-    "strided": strided,
-}
+LAYOUTS = {"plain": lambda a: a, "transposed": lambda a: a.T.copy().T, "strided": strided}
 
 
 @pytest.mark.parametrize("layout", list(LAYOUTS))
@@ -262,14 +258,14 @@ def test_signs_are_kept_as_bytes():
     kept = np.random.default_rng(0).integers(0, 2, (13, 40)).astype(np.uint8)
     check(
         [
-            Bound(compress, np.full((13, 40), 9, np.uint8), x, 0.0, True),
+            Bound(compress, np.full((13, 40), 9, np.uint8), x, 0.0),
             Bound(decompress, np.empty((13, 40), np.float32), kept, 0.0),
         ],
         0.0,
     )
     for value_range, dtype in ((0.0, np.int8), (2.0, np.uint8)):
         out = np.empty((13, 40), dtype)
-        assert jobs_of(Call.of(compress, out, x, value_range, True)) is None
+        assert jobs_of(Call.of(compress, out, x, value_range)) is None
         assert jobs_of(Call.of(decompress, x, out, value_range)) is None
 
 

@@ -80,8 +80,8 @@ data: tensor.number.
 
 **A new operator**: if formulas can express it, a function under `@operator_of_formulas` that yields
 calls of them, in a file here (softmax.py); it runs on every device. Otherwise a folder in
-`operators/`, which says what is in it. `gaps(device)` lists the operators without an implementation
-on a device; asking for one is an UnsupportedOperator error at `bind` already.
+`operators/`, which says what is in it. `bind` raises UnsupportedOperator if a device has no
+implementation of an operator.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ from nnet3tools.tensor.arrays import (
     to_host,
     zeros,
 )
-from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
+from nnet3tools.tensor.basics import add, copy, dot, fill, precise_products, prod, scale
 from nnet3tools.tensor.cells import (
     gru_nonlinearity,
     gru_nonlinearity_backprop,
@@ -128,11 +128,5 @@ from nnet3tools.tensor.operators.rows import (
     copy_to_rows_multi,
 )
 from nnet3tools.tensor.operators.transpose import add_transposed, transpose
-from nnet3tools.tensor.precision import precise_products
-from nnet3tools.tensor.registry import UnsupportedOperator, gaps
-from nnet3tools.tensor.softmax import (
-    log_softmax,
-    log_softmax_backprop,
-    softmax,
-    softmax_backprop,
-)
+from nnet3tools.tensor.registry import UnsupportedOperator
+from nnet3tools.tensor.softmax import log_softmax, log_softmax_backprop, softmax, softmax_backprop

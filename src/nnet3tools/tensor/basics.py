@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import operator
-
-_ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
+from nnet3tools.tensor.registry import ALL_TYPES, operator
 
 _copy, _scale = element("_1 = _2"), element("_1 *= _2")
 _add, _subtract = element("_1 += _2"), element("_1 -= _2")
@@ -24,13 +23,13 @@ _add_measured = {
 }
 
 
-@operator_of_formulas(types=_ALL, compiled_when_live=False)
+@operator_of_formulas(types=ALL_TYPES, compiled_when_live=False)
 def copy(out: Array, src: Array) -> Iterator[Call]:
     """Set out to src, broadcast and converted to its type; the decorator runs the yielded Calls."""
     yield Call.of(_copy, out, src)
 
 
-@operator_of_formulas(types=_ALL, compiled_when_live=False)
+@operator_of_formulas(types=ALL_TYPES, compiled_when_live=False)
 def fill(out: Array, value: float) -> Iterator[Call]:
     """Set every element of `out` to `value`; the decorator runs the yielded Calls."""
     yield Call.of(_copy, out, value)
@@ -81,3 +80,25 @@ def prod(
     right = np.swapaxes(b, -1, -2) if trans_b else b
     value = alpha * (np.asarray(left, np.float64) @ np.asarray(right, np.float64))
     out[...] = value if beta == 0.0 else value + beta * np.asarray(out, np.float64)
+
+
+_depth = [0]
+
+
+@contextmanager
+def precise_products() -> Iterator[None]:
+    """In the `with` block, matrix products have at least the 10 bits and the exponent of TF32.
+
+    This is for sums of squares and the like, which leave the range of half precision. Where
+    products are done in single precision, as on the CPU, it changes nothing.
+    """
+    _depth[0] += 1
+    try:
+        yield
+    finally:
+        _depth[0] -= 1
+
+
+def are_precise() -> bool:
+    """Whether the caller is within a `precise_products` block."""
+    return _depth[0] > 0

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, ParamSpec, cast
 
 from nnet3tools.fast_dataclasses import dataclass, field
+from nnet3tools.tensor.operands import is_number
 from nnet3tools.tensor.registry import FLOATS, Operator, operator
-from nnet3tools.tensor.strides import is_number
 
 P = ParamSpec("P")
 
@@ -93,16 +93,14 @@ def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> 
     It reads the values of operands that are Numbers in the host's memory each time it is called.
     """
     values = (*operands, *options.values())
-    if not operator.takes_numbers and any(is_number(v) for v in values):
-        return partial(_call_with_numbers, operator, operands, options)
-    return cast(Callable[[], Any], operator.bind(*operands, **options))
+    if operator.takes_numbers or not any(is_number(v) for v in values):
+        return cast(Callable[[], Any], operator.bind(*operands, **options))
 
+    def call_with_numbers() -> object:
+        named = {name: _present_value(v) for name, v in options.items()}
+        return operator(*map(_present_value, operands), **named)
 
-def _call_with_numbers(
-    operator: Any, operands: Sequence[Any], options: Mapping[str, Any]
-) -> object:
-    values = [_present_value(operand) for operand in operands]
-    return operator(*values, **{name: _present_value(v) for name, v in options.items()})
+    return call_with_numbers
 
 
 def _present_value(operand: Any) -> Any:

@@ -16,8 +16,7 @@ from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, Type, cast
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS
-from nnet3tools.tensor.plain.operands import operand_types, target_of
-from nnet3tools.tensor.strides import broadcast_strides, merge_axes
+from nnet3tools.tensor.operands import broadcast_strides, merge_axes, operand_types, target_of
 
 _NAMES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}
 _ADDED = {False: 512, True: 128}
@@ -140,7 +139,7 @@ def _innermost_plan(
     assignments = _assignments(expr, f"row_{_NAMES[reduce]}", walk.types, num_ins, has_beta)
     kernel = _kernel(assignments, walk, False, added, chunk)
     work = math.prod(sizes) * (len(strides) - 1)
-    return Plan(kernel, walk, sizes, operands, strides, sizes[0], work)
+    return Plan(kernel, walk, sizes, strides, sizes[0], work)
 
 
 _kernel = functools.lru_cache(maxsize=512)(row_kernel)

@@ -11,8 +11,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from nnet3tools.io import log
@@ -68,17 +67,11 @@ def _only_ours(found: os.stat_result, is_parent: bool) -> bool:
     return owner and (not others or (is_parent and bool(found.st_mode & stat.S_ISVTX)))
 
 
-@contextmanager
-def private_folder() -> Iterator[Path]:
-    """Yield a new folder that only this user can read; it is removed after the `with` block."""
-    import shutil  # with tempfile 10 ms of a start that compiles nothing
-    import tempfile
+def private_folder() -> AbstractContextManager[str]:
+    """A new folder that only this user can read; it is removed after the `with` block."""
+    import tempfile  # 10 ms of a start that compiles nothing
 
-    folder = Path(tempfile.mkdtemp(prefix="nnet3-kernels-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix="nnet3-kernels-", ignore_cleanup_errors=True)
 
 
 def open_library(path: Path) -> int | None:

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.addresses import overlap
-from nnet3tools.tensor.cpu.kernels import Formula, Job, Kernel, Words
+from nnet3tools.tensor.cpu.kernels import Formula, Job, Kernel
 from nnet3tools.tensor.emit.c import C, element_kernel
 from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import target_fits
-from nnet3tools.tensor.strides import broadcast_shape, is_number
+from nnet3tools.tensor.operands import broadcast_shape, is_number, target_fits
 
 _MAX_KEPT = 1 << 14
 """Elements of a row that a kernel keeps on its stack between stages."""
@@ -43,22 +42,18 @@ class Plan:
     """
 
     def __init__(
-        self, kernel: str, walk: Walk, first: Sequence[int], operands: Sequence[Any],
-        strides: Sequence[Sequence[int]], steps: int, work: int,
+        self, kernel: str, walk: Walk, first: Sequence[int], strides: Sequence[Sequence[int]],
+        steps: int, work: int,
     ) -> None:  # fmt: skip
         self._kernel, self._walk, self._strides = Kernel.of_body(kernel), walk, strides
         self._first, self._steps, self._work = first, steps, work
-        self._words = Words(self._arguments(operands))
-
-    def _arguments(self, operands: Sequence[Any]) -> list[Any]:
-        values = [o.array if is_number(o) else o for o in operands]
-        given = self._walk.arguments(values, self._strides)
-        return [*self._first, *[float(a) if isinstance(a, np.floating) else a for a in given]]
 
     def job(self, operands: Sequence[Any]) -> Job:
         """The job of this kernel for these operands, which must have the plan's layout."""
-        given = self._arguments(operands)
-        return Job(self._kernel, given, self._steps, self._work, self._words)
+        values = [o.array if is_number(o) else o for o in operands]
+        given = self._walk.arguments(values, self._strides)
+        arguments = [*self._first, *[float(a) if isinstance(a, np.floating) else a for a in given]]
+        return Job(self._kernel, arguments, self._steps, self._work)
 
 
 _plans: dict[tuple[Any, ...], Plan | bool] = {}
@@ -129,7 +124,7 @@ def _plan(assignments: Assignments, operands: Sequence[Any]) -> Plan | bool:
         kernel = _row_kernel(assignments, walk, full[-1] <= _MAX_KEPT)
     else:
         kernel = _element_kernel(assignments, walk)
-    return Plan(kernel, walk, sizes, operands, strides, sizes[0], math.prod(full) * len(arrays))
+    return Plan(kernel, walk, sizes, strides, sizes[0], math.prod(full) * len(arrays))
 
 
 def column_plan(
@@ -152,7 +147,7 @@ def column_plan(
     tile = _CACHE_BYTES // max(1, sizes[-2] * sum(read)) // GROUP * GROUP or _WHOLE_TILE
     kernel = _column_kernel(assignments, walk, rows)
     steps, work = -(-sizes[-1] // GROUP), math.prod(sizes) * len(arrays)
-    return Plan(kernel, walk, [tile, *sizes], operands, strides, steps, work)
+    return Plan(kernel, walk, [tile, *sizes], strides, steps, work)
 
 
 _element_kernel = functools.lru_cache(maxsize=1024)(element_kernel)

@@ -26,15 +26,8 @@ import numpy as np
 from nnet3tools.tensor.addresses import overlap
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Formula, Job
-from nnet3tools.tensor.formulas import (
-    Assignments,
-    Expr,
-    Placeholder,
-    Type,
-    cast,
-    type_of_dtype,
-)
-from nnet3tools.tensor.strides import is_number
+from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, Type, cast, type_of_dtype
+from nnet3tools.tensor.operands import is_number
 
 _MOST_OPERANDS = 12
 _LOOK_BACK = 6

@@ -142,37 +142,18 @@ class Job:
 
     __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
 
-    def __init__(
-        self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
-        template: Words | None = None,
-    ) -> None:  # fmt: skip
-        """Store a kernel's arguments as 8-byte words; `template` has words with equal integers."""
+    def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
+        """Store a kernel's arguments as 8-byte words."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""
         self.formula: Formula | None = None
         """The elementwise formula that the job computes; None if it does anything else."""
-        self.words = (template or Words(arguments)).filled(arguments)
+        self.words = np.empty(max(1, len(arguments)), np.int64)
+        floats = self.words.view(np.float64)
         self.alive = [a for a in arguments if isinstance(a, np.ndarray)]
-
-
-class Words:
-    """A kernel's arguments as 8-byte words; a template for calls with other arrays and floats."""
-
-    def __init__(self, arguments: Sequence[Any]) -> None:
-        self._arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray)]
-        self._floats = [i for i, a in enumerate(arguments) if isinstance(a, float)]
-        self._words = np.zeros(max(1, len(arguments)), np.int64)
         for i, argument in enumerate(arguments):
-            if not isinstance(argument, (np.ndarray, float)):
-                self._words[i] = argument
-
-    def filled(self, arguments: Sequence[Any]) -> np.ndarray:
-        """A copy with the addresses and floats of `arguments`, whose integers must be the same."""
-        words = self._words.copy()
-        for i in self._arrays:
-            words[i] = address(arguments[i])
-        values = words.view(np.float64)
-        for i in self._floats:
-            values[i] = arguments[i]
-        return words
+            if isinstance(argument, float):
+                floats[i] = argument
+            else:
+                self.words[i] = address(argument) if isinstance(argument, np.ndarray) else argument

@@ -20,12 +20,7 @@ from typing import Any
 
 from nnet3tools import __version__
 from nnet3tools.io import log
-from nnet3tools.tensor.cpu.cache import (
-    cache_folder,
-    open_library,
-    private_folder,
-    publish,
-)
+from nnet3tools.tensor.cpu.cache import cache_folder, open_library, private_folder, publish
 from nnet3tools.tensor.cpu.compiler import (
     Compiler,
     cpu_features,
@@ -115,13 +110,9 @@ def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
     """Kernels divided among source files: two of similar cost if they are large, else one."""
     if sum(len(kernel.text) for kernel in kernels) < _LARGE or num_processors() < 2:
         return [list(kernels)]
-    parts: list[list[Kernel]] = [[], []]
-    costs = [0.0, 0.0]
-    for kernel in sorted(kernels, key=lambda k: (-len(k.text), k.name)):
-        lighter = costs.index(min(costs))
-        parts[lighter].append(kernel)
-        costs[lighter] += len(kernel.text) ** 1.2  # long ones take longer for each line
-    return [part for part in parts if part]
+    ordered = sorted(kernels, key=lambda k: (-len(k.text), k.name))
+    halves = ordered[::4] + ordered[3::4], ordered[1::4] + ordered[2::4]
+    return [half for half in halves if half]
 
 
 def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]:
@@ -171,7 +162,8 @@ def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
             log.log(f"source of {what}: {kept.with_suffix('.c')}")
         return loaded
     try:
-        with private_folder() as work:
+        with private_folder() as temporary:
+            work = Path(temporary)
             file = _kept_source(name, folder) if keeps_source() else work / "kernels.c"
             file.write_text(f'{source}\nconst char {_MARK}[] = "{name}";\n', encoding="utf-8")
             began = time.perf_counter()

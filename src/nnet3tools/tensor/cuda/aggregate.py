@@ -16,15 +16,20 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.element import fits_vector, signature, with_device_numbers
-from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import arguments
+from nnet3tools.tensor.cuda.launches import Launch, arguments, zero_tickets
 from nnet3tools.tensor.element import FORMULA_BACKENDS, element
 from nnet3tools.tensor.emit import cuda_reduce as emitted
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
-from nnet3tools.tensor.plain.operands import operand_types, target_of
-from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, is_array, merge_axes
+from nnet3tools.tensor.operands import (
+    broadcast_shape,
+    broadcast_strides,
+    is_array,
+    merge_axes,
+    operand_types,
+    target_of,
+)
 
 _ACCUMULATORS = {
     "sum": "nn_Sum", "mean": "nn_Sum", "max": "nn_Max", "min": "nn_Min", "prod": "nn_Prod",
@@ -39,7 +44,7 @@ _LONG = 64
 _BLOCKS_A_PROCESSOR = 4
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 """The fewest elements of a chunk: of a row, of a column."""
-_fill = element("_1 = _2")
+_fill, _of_nothing = element("_1 = _2"), element("_1 = _1 * _2 + _3")
 _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
 
 
@@ -177,19 +182,14 @@ class AggregateKernel:
         if self._axis is not None:
             strides = broadcast_strides(target_of(out, shape, axes[0]), full)
         if 0 in full:
-            return self._of_nothing(out, factor, beta)
+            value = (self._of_none or 0.0) * factor
+            return _of_nothing.bind(out, beta, value) if beta else _fill.bind(out, value)
         key = (id(get_device()), out.dtype, strides, full, *map(signature, ins))
         if (plan := self._plans.get(key)) is None:
             if len(self._plans) >= 512:
                 self._plans.clear()
             plan = self._plans[key] = _Plan(self._expr, self._reduce, ins, axes, full, out, strides)
         return plan.bind(ins, out, factor, beta)
-
-    def _of_nothing(self, out: Any, factor: float, beta: float) -> Callable[[], None]:
-        value = (self._of_none or 0.0) * factor
-        if beta == 0.0:
-            return _fill.bind(out, value)
-        return element("_1 = _1 * _2 + _3").bind(out, beta, value)
 
 
 FORMULA_BACKENDS["aggregate", "cupy"] = AggregateKernel

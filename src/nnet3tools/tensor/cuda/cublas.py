@@ -10,8 +10,8 @@ import cupy
 import numpy as np
 
 from nnet3tools.errors import OptionError, ProgramError
+from nnet3tools.tensor.basics import are_precise
 from nnet3tools.tensor.cuda.device import Array, Gemm
-from nnet3tools.tensor.precision import are_precise
 
 _WORKSPACE_BYTES = 32 << 20
 """The size that cuBLAS recommends for the newest devices. Each stream has its own workspace."""
@@ -87,9 +87,7 @@ class Cublas:
         # a new stream brings cuBLAS's own workspace back
         self._check(
             library.cublasSetWorkspace_v2(
-                self._handle,
-                ctypes.c_void_p(workspace.data.ptr),
-                ctypes.c_size_t(_WORKSPACE_BYTES),
+                self._handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
             )
         )
 

@@ -17,15 +17,14 @@ from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import get_device
-from nnet3tools.tensor.cuda.launches import Launch, Step, grid_for
-from nnet3tools.tensor.cuda.operands import arguments
+from nnet3tools.tensor.cuda.launches import Launch, Step, arguments, grid_for
 from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
 from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
 from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.strides import broadcast_shape, is_array
+from nnet3tools.tensor.operands import broadcast_shape, is_array
 
 _MAX_PLANS = 512
 

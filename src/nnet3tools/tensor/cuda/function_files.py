@@ -32,7 +32,7 @@ from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.launches import THREADS, Launch, Step, block_of, grid_for
 from nnet3tools.tensor.emit.body import loop
 from nnet3tools.tensor.emit.cuda import Source, coordinates, kernel_source
-from nnet3tools.tensor.strides import element_strides
+from nnet3tools.tensor.operands import element_strides
 
 _FUNCTION = re.compile(r"^__device__ void (\w+)\(([^)]*)\) \{\n(.*?)^\}$", re.M | re.S)
 _ARRAY = re.compile(r"View<(?:const )?([\w ]+), \d+>|(?:const )?([\w ]+)\*")
@@ -195,3 +195,12 @@ def cuda_functions(module: str) -> dict[str, CudaFunction]:
                 indexes.append(variable)
         found[name] = CudaFunction(name, tuple(indexes), arrays, tuple(written), numbers, body)
     return found
+
+
+def last_axis(array: Any, axis: int) -> Any:
+    """A view with four axes: axes of size 1 in front, then the array's other axes, then `axis`."""
+    if array.ndim > 4:
+        raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
+    axis %= array.ndim
+    order = [*(i for i in range(array.ndim) if i != axis), axis]
+    return array.transpose(order)[(None,) * (4 - array.ndim)]

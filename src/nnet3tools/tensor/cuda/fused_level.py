@@ -182,12 +182,9 @@ class FusedLevel:
         first, *others = groups
         for group in others:
             self._closing[first] += self._closing.pop(group)
-            for part in self._parts:
-                if part.group == group:
-                    part.group = first
-            for n, g in self._group_of.items():
-                if g == group:
-                    self._group_of[n] = first
+        for part in self._parts:
+            part.group = first if part.group in others else part.group
+        self._group_of = {n: first if g in others else g for n, g in self._group_of.items()}
         self._closing[first].append(launch)
         self._group_of[i] = first
         return True
@@ -283,13 +280,12 @@ def can_be_fused(node: Launch | LibraryCall) -> bool:
     """Whether a kernel that does several launches may do this one; it cannot do a library call."""
     if isinstance(node, LibraryCall):
         return False
-    function = as_function(node.source)
-    threads = node.block[0] * node.block[1]
-    found = function is not None and node.grid[2] == node.block[2] == 1
-    if function is not None and found:
+    function, threads = as_function(node.source), node.block[0] * node.block[1]
+    if function is not None and node.grid[2] == node.block[2] == 1:
         fits = threads == THREADS if function.has_barriers else threads <= THREADS
         words = PART + GROUP + STEP + len(node.args)
-        found = fits and function.shared_bytes <= _MOST_SHARED and words <= MOST_WORDS
-    if node.flag is not None and not found:
+        if fits and function.shared_bytes <= _MOST_SHARED and words <= MOST_WORDS:
+            return True
+    if node.flag is not None:
         raise NotCapturable  # only a fused level looks at flags
-    return found
+    return False

@@ -16,7 +16,7 @@ import numpy as np
 
 from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.cuda.device import Array, get_device
-from nnet3tools.tensor.strides import element_strides
+from nnet3tools.tensor.operands import element_strides
 
 _KEEP = 1 << 16
 _by_content: dict[Any, Array] = {}

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.addresses import span
+from nnet3tools.tensor.addresses import address, span
 from nnet3tools.tensor.cuda.device import Array, Dim, Kernel, get_device
+from nnet3tools.tensor.operands import is_array
 
 Step = Callable[[], Any]
 """Bound work, for example a Launch."""
@@ -187,6 +188,16 @@ def zero_tickets(count: int) -> Array:
     Kernels leave zeros behind (nn_is_last in prelude.cuh), so that the next kernel finds zeros.
     """
     return _tickets.setdefault(get_device(), _Tickets()).take(count)
+
+
+def arguments(values: Sequence[Any]) -> list[Any]:
+    """Values as kernel arguments: addresses of arrays, int64 for integers, float64 for floats."""
+    return [
+        np.uint64(address(v)) if is_array(v)
+        else np.float64(v) if isinstance(v, (float, np.floating))
+        else np.int64(v)
+        for v in values
+    ]  # fmt: skip
 
 
 # -- grids and blocks

@@ -18,8 +18,8 @@ from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.element import as_typed_number
 from nnet3tools.tensor.cuda.launches import LibraryCall
 from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.operands import element_strides
 from nnet3tools.tensor.registry import implements
-from nnet3tools.tensor.strides import element_strides
 
 _dot = aggregate("float64(_1) * float64(_2)", "sum", axis=None)
 _squares = aggregate("sqr(float64(_1))", "sum", axis=None)

@@ -17,18 +17,17 @@ from nnet3tools.tensor.cuda.launches import (
     LANES,
     Launch,
     Step,
+    arguments,
     block_of,
     grid_for,
     slices_of,
     zero_tickets,
 )
-from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import target_fits
-from nnet3tools.tensor.strides import broadcast_shape, is_array
+from nnet3tools.tensor.operands import broadcast_shape, is_array, target_fits
 
 _MOST_BLOCKS = 1 << 20
 

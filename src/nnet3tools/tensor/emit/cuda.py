@@ -36,11 +36,7 @@ CUDA = Dialect(
     integer="({0})({1}LL)",
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fc00000)",
-    parameters={
-        "size": "long long {name}",
-        "number": "double {name}",
-        "pointer": "{type}* {name}",
-    },
+    parameters={"size": "long long {name}", "number": "double {name}", "pointer": "{type}* {name}"},
     rounded_half="__half2float(__float2half({0}))",
     loaded_half="__half2float({0})",
     stored_half="__float2half({0})",

@@ -57,10 +57,12 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
         *loop("if (beta != 0.0)", [old, f"result += ({held})beta * ({held})x1;"]),
         f"q0[0] = {new};",
     ]
-    axis, width = ("y", "part[8][33]") if plan.by_columns else ("x", "part[9]")
+    axis, width, output = "x", "part[9]", "blockIdx.x * (long long)blockDim.y + threadIdx.y"
+    if plan.by_columns:
+        axis, width, output = "y", "part[8][33]", "blockIdx.x * 32LL + threadIdx.x"
     lines = [
         f"__shared__ {state} {width};",
-        f"const long long output = {_OUTPUT[plan.by_columns]};",
+        f"const long long output = {output};",
         "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
         f"const bool leads = threadIdx.{axis} == 0;",
         *_reduced(plan, body, root, axis),
@@ -73,12 +75,6 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
         "unsigned* tickets",
     ]  # fmt: skip
     return kernel_source("reduce", parameters, lines, f"{state} of {expr.text()}")
-
-
-_OUTPUT = {
-    False: "blockIdx.x * (long long)blockDim.y + threadIdx.y",
-    True: "blockIdx.x * 32LL + threadIdx.x",
-}
 
 
 def _reduced(plan: Reduction, body: Body, root: Instruction, axis: str) -> list[str]:

@@ -11,8 +11,7 @@ from typing import Any
 
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas import Type
-from nnet3tools.tensor.plain.operands import operand_types
-from nnet3tools.tensor.strides import broadcast_strides, is_array, merge_axes
+from nnet3tools.tensor.operands import broadcast_strides, is_array, merge_axes, operand_types
 
 
 class Access(enum.Enum):

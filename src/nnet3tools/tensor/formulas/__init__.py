@@ -12,9 +12,14 @@ from __future__ import annotations
 from nnet3tools.tensor.formulas.derivative import derivative, derivatives
 from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Placeholder, as_expr
 from nnet3tools.tensor.formulas.functions import CASTS, FUNCTIONS, Function, cast
-from nnet3tools.tensor.formulas.parse import FormulaError, parse, parse_statements
+from nnet3tools.tensor.formulas.parse import (
+    Assignments,
+    FormulaError,
+    assign,
+    parse,
+    parse_statements,
+)
 from nnet3tools.tensor.formulas.simplify import simplify
-from nnet3tools.tensor.formulas.statements import Assignments, assign
 from nnet3tools.tensor.formulas.types import Rule, Type, dtype_of, promote, type_of_dtype
 
 for _function in FUNCTIONS.values():

@@ -60,6 +60,13 @@ class Expr:
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
         """The element type of the value, given the type of each placeholder by its number."""
+        types: dict[Expr, Type] = {}
+        for node in self.walk():
+            types[node] = node._type([types[a] for a in node.arguments], placeholder_types)
+        return types[self]
+
+    def _type(self, arguments: Sequence[Type], placeholders: Mapping[int, Type]) -> Type:
+        """The type of this node's value, from those of its arguments and of the placeholders."""
         raise NotImplementedError
 
     def text(self) -> str:
@@ -147,9 +154,8 @@ class Placeholder(Expr):
     def _text(self, arguments: Sequence[Text]) -> Text:
         return f"_{self.number}", ATOM
 
-    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The type of the operand that the placeholder stands for."""
-        return placeholder_types[self.number]
+    def _type(self, arguments: Sequence[Type], placeholders: Mapping[int, Type]) -> Type:
+        return placeholders[self.number]
 
 
 class Constant(Expr):
@@ -168,8 +174,7 @@ class Constant(Expr):
     def _text(self, arguments: Sequence[Text]) -> Text:
         return constant_text(self.value)
 
-    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """A weak type for a number, which adapts to the type of arrays; bool for truth values."""
+    def _type(self, arguments: Sequence[Type], placeholders: Mapping[int, Type]) -> Type:
         if isinstance(self.value, bool):
             return Type.BOOL
         return Type.WEAK_INT if isinstance(self.value, int) else Type.WEAK_FLOAT
@@ -193,15 +198,8 @@ class Apply(Expr):
         of_number = isinstance(self.arguments[0], Constant)
         return call_text(self.function.name, arguments, of_number)
 
-    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The type of the value, by the function's rule; shared subtrees are visited once."""
-        types: dict[Expr, Type] = {}
-        for node in self.walk():
-            if isinstance(node, Apply):
-                types[node] = result_type(node.function.rule, [types[a] for a in node.arguments])
-            else:
-                types[node] = node.type(placeholder_types)
-        return types[self]
+    def _type(self, arguments: Sequence[Type], placeholders: Mapping[int, Type]) -> Type:
+        return result_type(self.function.rule, arguments)
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:
         """The same function applied to other arguments."""
@@ -223,8 +221,7 @@ class Cast(Expr):
     def _text(self, arguments: Sequence[Text]) -> Text:
         return f"{self.to.value}({arguments[0][0]})", ATOM
 
-    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The element type to which the argument is converted."""
+    def _type(self, arguments: Sequence[Type], placeholders: Mapping[int, Type]) -> Type:
         return self.to
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:

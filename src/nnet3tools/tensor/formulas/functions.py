@@ -119,10 +119,7 @@ pow_: Function = _add(
     _F,
     "a to the power b",
     # log(a) only where a > 0, lest a constant power of a negative number give nan
-    lambda v, a, b: [
-        b * pow_(a, b - 1),
-        where(a > 0, v * log(where(a > 0, a, 1)), 0),
-    ],
+    lambda v, a, b: [b * pow_(a, b - 1), where(a > 0, v * log(where(a > 0, a, 1)), 0)],
     onnx="Pow",
 )
 
@@ -141,11 +138,7 @@ sigmoid: Function = _add(
     "sigmoid", 1, _F, "1 / (1 + exp(-x))", lambda v, x: [v * (1 - v)], onnx="Sigmoid"
 )
 logaddexp = _add(
-    "logaddexp",
-    2,
-    _F,
-    "log(exp(a) + exp(b))",
-    lambda v, a, b: [sigmoid(a - b), sigmoid(b - a)],
+    "logaddexp", 2, _F, "log(exp(a) + exp(b))", lambda v, a, b: [sigmoid(a - b), sigmoid(b - a)]
 )
 softplus = _add(
     "softplus",
@@ -212,11 +205,7 @@ highway = _add(
     3,
     _F,
     "highway(a, b, t): a where the gate is open, else b; t is the gate before its sigmoid",
-    lambda v, a, b, t: [
-        sigmoid(t),
-        1 - sigmoid(t),
-        (a - b) * sigmoid(t) * (1 - sigmoid(t)),
-    ],
+    lambda v, a, b, t: [sigmoid(t), 1 - sigmoid(t), (a - b) * sigmoid(t) * (1 - sigmoid(t))],
     lambda a, b, t: sigmoid(t) * a + (1 - sigmoid(t)) * b,
 )
 

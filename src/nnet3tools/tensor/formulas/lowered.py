@@ -59,10 +59,6 @@ class Instruction:
     value: Number = 0
 
 
-def _no_rewrite(name: str, compute: Type) -> Definition | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Target:
     """A backend into whose instructions formulas are translated; it has the `functions` itself.
@@ -73,7 +69,7 @@ class Target:
 
     device: str
     functions: Collection[str]
-    rewrite: Callable[[str, Type], Definition | None] = _no_rewrite
+    rewrite: Callable[[str, Type], Definition | None] = lambda name, compute: None
 
 
 @dataclass

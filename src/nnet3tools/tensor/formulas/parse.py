@@ -1,8 +1,9 @@
-"""Formulas of our own source, written as Python expressions and read by `ast`; nothing is run.
+"""Assignments of expressions to placeholders, and the reader of formulas in our own source.
 
-A formula is an expression, or statements separated by `;`: assignments to placeholders (`_1 = ...`,
-`_1 += ...`, also -= *= /=) and to local names (`gate = sigmoid(_2)`), each seeing the ones before
-it. Users' formulas are read by nnet3tools.grammars.
+A formula is an expression in Python's syntax, read by `ast` (nothing is run), or statements
+separated by `;`: assignments to placeholders (`_1 = ...`, `_1 += ...`, also -= *= /=) and to local
+names (`gate = sigmoid(_2)`), each seeing the ones before it. Users' formulas are read by
+nnet3tools.grammars.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import math
 from collections.abc import Callable, Mapping
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.formulas.expr import Cast, Constant, Expr, Placeholder
+from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.tensor.formulas.expr import (
+    Apply,
+    Cast,
+    Constant,
+    Expr,
+    Function,
+    Operand,
+    Placeholder,
+    as_expr,
+)
 from nnet3tools.tensor.formulas.functions import (
     ALIASES,
     CASTS,
@@ -21,7 +32,6 @@ from nnet3tools.tensor.formulas.functions import (
     FUNCTIONS,
     ROW_REDUCTIONS,
 )
-from nnet3tools.tensor.formulas.statements import Assignments, assign
 
 _CONSTANTS = {"true": True, "false": False, "inf": math.inf, "nan": math.nan, "pi": math.pi}
 _CALLABLE = FUNCTIONS | ROW_REDUCTIONS | COLUMN_REDUCTIONS
@@ -34,6 +44,54 @@ _OPERATORS: dict[type[ast.AST], str] = {
 """Operator of Python -> the function that it stands for."""
 
 Names = Mapping[str, Expr]
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """Values to assign to placeholders, as expressions of the operands' old contents."""
+
+    items: tuple[tuple[Placeholder, Expr], ...]
+
+    @functools.cached_property
+    def targets(self) -> list[int]:
+        """The numbers of the assigned placeholders, in order."""
+        return [operand.number for operand, _ in self.items]
+
+    def values(self) -> dict[Expr, Expr]:
+        """The new value of each assigned placeholder."""
+        return dict(self.items)
+
+    def then(self, later: Assignments) -> Assignments:
+        """These assignments, then `later` ones, which replace values of the same placeholders."""
+        return Assignments(tuple((self.values() | later.values()).items()))  # type: ignore[arg-type]
+
+    def num_operands(self) -> int:
+        """The highest placeholder number: the number of operands that an operator needs."""
+        used = [n for _, value in self.items for n in value.placeholders()]
+        return max([*used, *self.targets])
+
+    @functools.cached_property
+    def reduces_rows(self) -> bool:
+        """Whether a value contains a row reduction, so that a row cannot be divided into parts."""
+        return self._applies(ROW_REDUCTIONS)
+
+    @functools.cached_property
+    def reduces_columns(self) -> bool:
+        """Whether a value contains a column reduction, which needs all rows before it is known."""
+        return self._applies(COLUMN_REDUCTIONS)
+
+    def _applies(self, functions: Mapping[str, Function]) -> bool:
+        nodes = (node for _, value in self.items for node in value.walk())
+        return any(isinstance(n, Apply) and n.function.name in functions for n in nodes)
+
+    def text(self) -> str:
+        """The assignments as formula text."""
+        return "; ".join(f"{target.text()} = {value.text()}" for target, value in self.items)
+
+
+def assign(target: Placeholder, value: Operand) -> Assignments:
+    """Assignments with the single assignment `target = value`."""
+    return Assignments(((target, as_expr(value)),))
 
 
 class FormulaError(ProgramError):

@@ -76,14 +76,8 @@ class RowStages:
 
     def once(self, stage: int) -> list[Instruction]:
         """The values that stage number `stage` computes once for each row, before its loop."""
-        return [
-            v
-            for v, n in self._loops.items()
-            if n == stage
-            and v.kind is not Kind.REDUCE_ROW
-            and v not in self.varying
-            and v not in self.known
-        ]
+        now = [v for v, n in self._loops.items() if n == stage and v.kind is not Kind.REDUCE_ROW]
+        return [v for v in now if v not in self.varying and v not in self.known]
 
 
 @dataclass(frozen=True)

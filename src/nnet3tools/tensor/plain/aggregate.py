@@ -17,10 +17,16 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Placeholder
+from nnet3tools.tensor.operands import (
+    broadcast_shape,
+    collapse,
+    is_number,
+    operand_types,
+    target_of,
+    with_axes,
+)
 from nnet3tools.tensor.plain.blocks import BlockPlan, sum_of_rows
-from nnet3tools.tensor.plain.operands import collapse, operand_types, target_of, with_axes
 from nnet3tools.tensor.plain.threads import LOCK, Call, run_calls
-from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),

@@ -18,9 +18,9 @@ from nnet3tools.fast_dataclasses import replace
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, used
 from nnet3tools.tensor.formulas.stages import Pass, passes
+from nnet3tools.tensor.operands import broadcast_shape, is_number
 from nnet3tools.tensor.plain.functions import TARGET, convert, function_of
 from nnet3tools.tensor.plain.threads import REGISTER_BYTES, Call, register
-from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 Shape = tuple[int, ...]
 Arrays = Mapping[Instruction, np.ndarray]

@@ -12,11 +12,16 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.formulas import Assignments
+from nnet3tools.tensor.operands import (
+    broadcast_shape,
+    collapse,
+    operand_types,
+    target_fits,
+    with_axes,
+)
 from nnet3tools.tensor.plain.blocks import BlockPlan
 from nnet3tools.tensor.plain.functions import convert
-from nnet3tools.tensor.plain.operands import collapse, operand_types, target_fits, with_axes
 from nnet3tools.tensor.plain.threads import Call, run_calls
-from nnet3tools.tensor.strides import broadcast_shape
 
 _MAX_PLANS = 512
 """Layouts of operands that a formula remembers; when there are more, all are forgotten."""

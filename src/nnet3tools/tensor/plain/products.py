@@ -1,4 +1,7 @@
-"""Matrix products on NumPy: BLAS without copies; alpha and beta without temporaries."""
+"""Copies, fills, sums and products on NumPy.
+
+Matrix products are BLAS's, without copies; alpha and beta need no temporaries.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,7 @@ def bind_prod(
     """A callable for out = alpha op(a) op(b) + beta out; two threads do a large product."""
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
-    left = a.swapaxes(-1, -2) if trans_a else a
-    right = b.swapaxes(-1, -2) if trans_b else b
+    left, right = (x.swapaxes(-1, -2) if flip else x for x, flip in ((a, trans_a), (b, trans_b)))
     _check(out, left, right)
     if num_threads() < 2 or not _is_shared(out, left, right):
         return _bind(out, a, b, trans_a, trans_b, alpha, beta)
@@ -93,8 +95,7 @@ def _bind(
     alpha: float, beta: float,
 ) -> Callable[[], Any]:  # fmt: skip
     """A callable for the product: matmul if alpha is 1 and beta 0 (it uses symmetry), else gemm."""
-    left = a.swapaxes(-1, -2) if trans_a else a
-    right = b.swapaxes(-1, -2) if trans_b else b
+    left, right = (x.swapaxes(-1, -2) if flip else x for x, flip in ((a, trans_a), (b, trans_b)))
     if left.shape[-1] == 0 or out.size == 0:
         return functools.partial(_scale, out, beta)
     if alpha == 1.0 and beta == 0.0:
@@ -132,3 +133,62 @@ def _blocks(
             if beta != 1.0:
                 np.multiply(target, out.dtype.type(beta), out=target)
             np.add(target, product, out=target)
+
+
+_BLOCK = 1 << 15
+_DOT_BLOCK = 1 << 12
+"""Products that are added up in float32."""
+
+
+implements("copy", "numpy")(functools.partial(np.copyto, casting="unsafe"))
+implements("fill", "numpy")(np.ndarray.fill)
+
+
+@implements("scale", "numpy")
+def scale(out: np.ndarray, alpha: float) -> None:
+    """Multiply out by alpha."""
+    np.multiply(out, out.dtype.type(alpha), out=out)
+
+
+@implements("add", "numpy")
+def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
+    """Add alpha times src to out. As in BLAS, src is not read if alpha is 0."""
+    if alpha == 0.0:
+        return
+    if alpha == 1.0:
+        np.add(out, src, out=out, casting="unsafe")
+    elif alpha == -1.0:
+        np.subtract(out, src, out=out, casting="unsafe")
+    elif out.ndim == 0 or src.ndim < out.ndim or src.shape[0] != out.shape[0]:
+        np.add(out, np.multiply(src, out.dtype.type(alpha)), out=out, casting="unsafe")
+    else:
+        rows = max(1, _BLOCK // max(1, src[:1].size))
+        factor = out.dtype.type(alpha)
+        with scratch((min(rows, len(out)), *src.shape[1:]), like=out) as block:
+            for start in range(0, len(out), rows):
+                part = src[start : start + rows]
+                product = np.multiply(part, factor, out=block[: len(part)], casting="unsafe")
+                target = out[start : start + rows]
+                np.add(target, product, out=target)
+
+
+@implements("dot", "numpy")
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """The sum of a * b; float32 products are added up in blocks, and the blocks in float64."""
+    if a.ndim == 0:
+        return float(a) * float(b)
+    if a.dtype == np.float64:
+        return float(np.vdot(a, b))
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        count, rest = divmod(a.size, _DOT_BLOCK)
+        flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+        whole = a.size - rest
+        total = float(np.vdot(flat_a[whole:], flat_b[whole:])) if rest else 0.0
+        shape = count, _DOT_BLOCK
+        return total + _dot_rows(flat_a[:whole].reshape(shape), flat_b[:whole].reshape(shape))
+    return _dot_rows(a, b) if a.ndim > 1 else float(np.vdot(a, b))
+
+
+def _dot_rows(a: np.ndarray, b: np.ndarray) -> float:
+    """The sum over all rows of the dot products of rows, each computed by BLAS through matmul."""
+    return float(np.matmul(a[..., None, :], b[..., :, None]).sum(dtype=np.float64))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.number_text import parse_int
-from nnet3tools.tensor.arrays import POISON
+from nnet3tools.tensor.arrays import POISON, aligned_bytes
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 _Work = Callable[[], Any]
@@ -50,12 +50,9 @@ def num_threads() -> int:
 
 def register(index: int) -> np.ndarray:
     """Buffer number `index` (REGISTER_BYTES) of the scratch memory that all operators share."""
-    found = _registers.get(index)
-    if found is None:
+    if (found := _registers.get(index)) is None:
         # from the start of a cache line, or vector loads straddle two
-        raw = np.empty(REGISTER_BYTES + 64, np.uint8)
-        start = -raw.ctypes.data % 64
-        found = _registers[index] = raw[start : start + REGISTER_BYTES]
+        found = _registers[index] = aligned_bytes(REGISTER_BYTES, 64)[:REGISTER_BYTES]
     return found
 
 
