@@ -34,10 +34,7 @@ _POPULATED_AT_ONCE = 1 << 22
 def _mapped(num_bytes: int, extra_flags: int = 0) -> mmap.mmap:
     """New memory from the system (mmap); MemoryError if the system does not have so much."""
     try:
-        if hasattr(mmap, "MAP_PRIVATE"):
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | extra_flags
-            return mmap.mmap(-1, num_bytes, flags)
-        return mmap.mmap(-1, num_bytes)
+        return mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | extra_flags)
     except (OSError, OverflowError):
         raise MemoryError(f"({num_bytes} bytes)") from None
 

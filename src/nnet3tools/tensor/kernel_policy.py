@@ -117,7 +117,8 @@ class KernelPolicy:
     def __init__(self) -> None:
         self.known_kernels: KnownKernels | None = None
         """None unless the arena is a used one."""
-        self._num_first_runs = 0
+        self.num_first_runs = 0
+        """Programs that have had a first run in this arena."""
 
     def platform(self, on_gpu: bool) -> Platform:
         """The device and, on a CPU, whether kernels are used and what ran before in this memory."""
@@ -135,13 +136,9 @@ class KernelPolicy:
         """The kernels that earlier runs asked for, if `rule` says to use only these; else None."""
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
-    def count_first_run(self) -> None:
-        """Count a program that runs in this memory for the first time."""
-        self._num_first_runs += 1
-
     def begin_run(self, will_replay: bool) -> None:
         """Count a run on a CPU, to choose when kernels pay; `will_replay`: it is no first run."""
-        is_used = will_replay or self._num_first_runs >= MANY_FIRST_RUNS
+        is_used = will_replay or self.num_first_runs >= MANY_FIRST_RUNS
         if is_used and self.known_kernels is None and are_native():
             from nnet3tools.tensor.cpu.calls import KnownKernels  # late: it takes time
 

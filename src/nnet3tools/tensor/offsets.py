@@ -20,16 +20,14 @@ def rounded_up(num_bytes: int, alignment: int = ALIGNMENT) -> int:
     return -(-num_bytes // alignment) * alignment
 
 
-def assign_offsets(
-    sizes: ArrayLike, first: ArrayLike, last: ArrayLike, alignment: int = ALIGNMENT
-) -> tuple[list[int], int]:
+def assign_offsets(sizes: ArrayLike, first: ArrayLike, last: ArrayLike) -> tuple[list[int], int]:
     """(offsets in bytes, total size) of blocks; blocks that live at the same time do not overlap.
 
     Block i has sizes[i] bytes and lives from first[i] to last[i]. The smallest of several
     placements is taken, or the first one that needs no more bytes than live at one time.
     """
     size = np.asarray(sizes, np.int64)
-    size = (size + alignment - 1) // alignment * alignment
+    size = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     begin, end = np.asarray(first, np.int64), np.asarray(last, np.int64)
     bound = live_bytes(size, begin, end)
     best, best_total = np.zeros(len(size), np.int64), -1

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -24,6 +23,9 @@ R = TypeVar("R")
 
 FLOATS = ("float32", "float64")
 """Element types that most operators are declared for."""
+
+ALL_TYPES = ("bool", "int32", "uint32", "float16", *FLOATS)
+"""Element types of formulas, which operators that only move elements are declared for."""
 
 DEVICES = {"numpy": "plain", "cupy": "cuda"}
 """Kind of array -> the package of tensor/ that implements operators for it, and the name of the
@@ -200,21 +202,3 @@ def implements(
         return function
 
     return register
-
-
-def gaps(device: str) -> list[tuple[str, str]]:
-    """Declared operators without an implementation on a device: (name, element type), sorted."""
-    for folder in (__package__, f"{__package__}.operators"):
-        package = importlib.import_module(folder)
-        for module in pkgutil.iter_modules(package.__path__, f"{folder}."):
-            if folder != __package__ or not module.ispkg:
-                importlib.import_module(module.name)
-    for op in OPERATORS.values():
-        op.load(device)
-    return sorted(
-        (name, t)
-        for name, op in OPERATORS.items()
-        for t in op.types
-        if device != "numpy" and op.bind_formulas is None
-        if not any((name, device, key) in _binders for key in (t, "*"))
-    )

@@ -14,11 +14,10 @@ _TYPES = ("int8", "uint8", "int16", "uint16")
 
 
 @operator(types=_TYPES)
-def compress(out: Array, src: Array, value_range: float, truncate: bool = True) -> None:
-    """Set out (integers) to round(src / value_range * (largest number of out's type)).
+def compress(out: Array, src: Array, value_range: float) -> None:
+    """Set out (integers) to round(src / value_range * (largest number of out's type)), limited.
 
-    With value_range 0 out becomes the sign of src (0 or 1 in unsigned types). Without `truncate`
-    the caller guarantees that all values are within the range.
+    With value_range 0 out becomes the sign of src (0 or 1 in unsigned types).
     """
     info = np.iinfo(out.dtype)
     if value_range == 0.0 and out.dtype == np.uint8:  # the common case, in one pass
@@ -31,8 +30,7 @@ def compress(out: Array, src: Array, value_range: float, truncate: bool = True) 
         else:
             np.multiply(src, src.dtype.type(info.max / value_range), out=work)
             np.rint(work, out=work)
-            if truncate:
-                np.clip(work, info.min, info.max, out=work)
+            np.clip(work, info.min, info.max, out=work)
         np.copyto(out, work, casting="unsafe")
 
 

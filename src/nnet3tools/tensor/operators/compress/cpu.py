@@ -14,7 +14,7 @@ _copy, _is_positive = element("_1 = _2"), element("_1 = _2 > 0")
 
 
 @makes_jobs("compress")
-def _compress(out: Any, src: Any, value_range: Any, truncate: bool = True) -> list[Job] | None:
+def _compress(out: Any, src: Any, value_range: Any) -> list[Job] | None:
     if value_range != 0.0 or out.dtype != np.uint8:
         return None
     return element_jobs(_is_positive.assignments, (out.view(np.bool_), src))

@@ -13,13 +13,13 @@ _functions = cuda_functions(__file__)
 
 
 @implements("compress", "cupy", types=("int8", "uint8", "int16", "uint16"), binder=True)
-def bind_compress(out: Array, src: Array, value_range: float, truncate: bool = True) -> Step:
+def bind_compress(out: Array, src: Array, value_range: float) -> Step:
     """A callable that runs `compress`: its kernel scales, rounds, limits, converts each element."""
     info = np.iinfo(out.dtype)
-    operands = {"out": out, "src": src, "low": info.min, "high": info.max}
-    if value_range == 0.0:
-        return _functions["compress_signs"].on_grid(out.shape, **operands)
-    return _functions["compress"].on_grid(out.shape, scale=info.max / value_range, **operands)
+    scale = 0.0 if value_range == 0.0 else info.max / value_range
+    return _functions["compress"].on_grid(
+        out.shape, out=out, src=src, scale=scale, low=info.min, high=info.max
+    )
 
 
 @implements("decompress", "cupy", binder=True)

@@ -1,17 +1,11 @@
 // Matrices as small integers.
 
-// out = src * scale, rounded to the nearest integer from low to high.
+// out = src * scale, rounded to the nearest integer from low to high; the sign of src if scale is 0.
 template <typename T, typename X>
 __device__ void compress(
     long long r, long long c, View<T, 2> out, View<const X, 2> src, X scale, X low, X high) {
-  out(r, c) = (T)nn_max(low, nn_min(high, rint(src(r, c) * scale)));
-}
-
-// out = the sign of src, from low to high.
-template <typename T, typename X>
-__device__ void compress_signs(
-    long long r, long long c, View<T, 2> out, View<const X, 2> src, X low, X high) {
-  out(r, c) = (T)nn_max(low, nn_min(high, nn_sgn(src(r, c))));
+  const auto value = scale == 0 ? nn_sgn(src(r, c)) : rint(src(r, c) * scale);
+  out(r, c) = (T)nn_max(low, nn_min(high, value));
 }
 
 // out = src * scale.

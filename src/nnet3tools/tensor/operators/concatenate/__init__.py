@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.basics import add, copy
 from nnet3tools.tensor.call import Call, operator_of_formulas
-
-_ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
+from nnet3tools.tensor.registry import ALL_TYPES
 
 
 def parts_along(array: Array, sizes: Sequence[int], axis: int) -> list[Array]:
@@ -26,14 +25,14 @@ def pairs_along(whole: Array, parts: Sequence[Array], axis: int) -> list[tuple[A
     return list(zip(views, parts, strict=True))
 
 
-@operator_of_formulas(types=_ALL)
+@operator_of_formulas(types=ALL_TYPES)
 def concatenate(out: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
     """Set out to the parts in order along an axis, converted; the decorator runs the Calls."""
     for section, part in pairs_along(out, parts, axis):
         yield Call.of(copy, section, part)
 
 
-@operator_of_formulas(writes=("parts",), types=_ALL)
+@operator_of_formulas(writes=("parts",), types=ALL_TYPES)
 def split(src: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
     """Set parts to sections of src along an axis, converted; the decorator runs the Calls."""
     for section, part in pairs_along(src, parts, axis):

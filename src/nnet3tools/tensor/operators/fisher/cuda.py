@@ -24,6 +24,7 @@ from nnet3tools.tensor.cpu.kernels import fields_of_struct
 from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
+from nnet3tools.tensor.operands import element_strides
 from nnet3tools.tensor.operators.fisher import (
     DELTA,
     DOUBTFUL,
@@ -33,7 +34,6 @@ from nnet3tools.tensor.operators.fisher import (
     residual_norm,
 )
 from nnet3tools.tensor.registry import implements
-from nnet3tools.tensor.strides import element_strides
 
 _THREADS = 256
 _TILE, _CHUNK = 40, 256
@@ -259,8 +259,7 @@ def orthonormalize(
     """The operator `orthonormalize` on CUDA: products of the rows of W, then W's correction."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
-        ("grams", *counts, *map(address, w)),
-        lambda: get_device().empty((sum(counts),), np.float32),
+        ("grams", *counts, *map(address, w)), lambda: get_device().empty((sum(counts),), np.float32)
     )
     rows, products = [], _Products()
     begins = np.cumsum([0, *counts])

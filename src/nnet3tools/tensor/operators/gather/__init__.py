@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
-
-_ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
+from nnet3tools.tensor.registry import ALL_TYPES, operator
 
 
-@operator(types=_ALL)
+@operator(types=ALL_TYPES)
 def take(out: Array, src: Array, indexes: Array, axis: int) -> None:
     """Set out's element i along an axis to src's element indexes[i]; indexes (N,) within bounds."""
     if out.flags.c_contiguous:
@@ -30,7 +28,7 @@ def add_taken(out: Array, src: Array, indexes: Array, axis: int) -> None:
     into[places] += np.add.reduceat(add[order], starts, axis=0)
 
 
-@operator(types=_ALL)
+@operator(types=ALL_TYPES)
 def gather(out: Array, src: Array, indexes: Array, axis: int) -> None:
     """Set out[.., i, ..] to src[.., indexes[.., i, ..], ..]; out and indexes have one shape."""
     out[...] = np.take_along_axis(src, indexes, axis)
@@ -42,7 +40,7 @@ def add_gathered(out: Array, src: Array, indexes: Array, axis: int) -> None:
     np.add.at(out, _places(indexes, axis), src)
 
 
-@operator(types=_ALL)
+@operator(types=ALL_TYPES)
 def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
     """Set out[.., indexes[.., i, ..], ..] to src[.., i, ..]; indexes on a line must differ."""
     out[_places(indexes, axis)] = src

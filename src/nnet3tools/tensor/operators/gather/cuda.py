@@ -9,24 +9,23 @@ import numpy as np
 
 from nnet3tools.tensor.arrays import strided
 from nnet3tools.tensor.cuda.device import Array
-from nnet3tools.tensor.cuda.function_files import cuda_functions
+from nnet3tools.tensor.cuda.function_files import cuda_functions, last_axis
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Step
-from nnet3tools.tensor.cuda.operands import last_axis
 from nnet3tools.tensor.registry import implements
 
 _functions = cuda_functions(__file__)
 
 
 def _operands(
-    indexes_are_vector: bool, out: Array, src: Array, indexes: Any, axis: int
+    are_vector: bool, out: Array, src: Array, indexes: Any, axis: int
 ) -> dict[str, Array]:
     """The kernel's arrays by parameter name, with four axes each; `axis` becomes the last one.
 
-    `indexes_are_vector`: the indexes are (N,), the same for every line along the axis.
+    `are_vector`: the indexes are (N,), the same for every line along the axis.
     """
     to, of, at = last_axis(out, axis), last_axis(src, axis), uploaded(indexes)
-    if indexes_are_vector:  # the same for every line
+    if are_vector:  # the same for every line
         shape, strides = (*to.shape[:3], len(at)), (0, 0, 0, at.strides[0])
         return {"out": to, "src": of, "at": strided(at, shape, strides)}
     return {"out": to, "src": of, "at": last_axis(at, axis)}

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.arrays import aligned_bytes
 from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
 from nnet3tools.tensor.cpu.library import library
@@ -20,7 +19,6 @@ _LINE = 64
 _kernels = kernels_of_file(__file__)
 
 
-@dataclass(frozen=True, eq=False)
 class _Plan:
     """The arcs of an HMM as the C kernel takes them: `arrays` by name of the kernel's argument.
 
@@ -28,13 +26,7 @@ class _Plan:
     `num_pdfs`. `initial_sum` is the sum of the initial probabilities.
     """
 
-    arrays: dict[str, np.ndarray]
-    num_groups: int
-    num_pdfs: int
-    initial_sum: float
-
-    @classmethod
-    def of(cls, hmm: Hmm) -> _Plan:
+    def __init__(self, hmm: Hmm) -> None:
         order = np.lexsort((hmm.pdfs, hmm.destinations))
         destinations, pdfs = hmm.destinations[order], hmm.pdfs[order]
         new = np.diff(destinations, prepend=-1) | np.diff(pdfs, prepend=-1)
@@ -56,12 +48,12 @@ class _Plan:
             "back_probs": hmm.probs[back],
             "initial": hmm.initial,
         }
-        arrays = {
+        self.arrays = {
             name: np.ascontiguousarray(a, np.float32 if a.dtype.kind == "f" else np.int32)
             for name, a in found.items()
         }
-        num_pdfs = int(hmm.pdfs.max(initial=-1)) + 1
-        return cls(arrays, len(first), num_pdfs, float(hmm.initial.sum(dtype=float)))
+        self.num_groups, self.num_pdfs = len(first), int(hmm.pdfs.max(initial=-1)) + 1
+        self.initial_sum = float(hmm.initial.sum(dtype=float))
 
 
 @makes_jobs("leaky_hmm")
@@ -74,7 +66,7 @@ def _leaky_hmm(
     contiguous = all(m.dtype == np.float32 and m.strides[1] == m.itemsize for m in matrices)
     if not contiguous or not output.size or results.strides != (8,):
         return None
-    plan: _Plan = hmm.plan("cpu", _Plan.of)
+    plan: _Plan = hmm.plan("cpu", _Plan)
     if plan.num_pdfs > output.shape[1] or any(m.shape != output.shape for m in matrices):
         return None  # the reference raises the error
     num_frames, num_pdfs = len(output) // num_sequences, output.shape[1]

@@ -28,41 +28,29 @@ class _Plan:
     """The arcs of an HMM on the device, sorted by destination, by source and by pdf."""
 
     def __init__(self, hmm: Hmm) -> None:
-        numbers = np.arange(hmm.num_states)
+        numbers, used = np.arange(hmm.num_states), np.unique(hmm.pdfs)
         self.initial = sent(hmm.initial, np.float32)
-        order, offsets = _sorted(hmm.destinations, numbers)
-        self.forward = {
-            "offsets": sent(offsets),
-            "sources": sent(hmm.sources[order]),
-            "pdfs": sent(hmm.pdfs[order]),
-            "probs": sent(hmm.probs[order], np.float32),
-        }
-        order, offsets = _sorted(hmm.sources, numbers)
+        self.forward = _sorted("", hmm, hmm.destinations, numbers, "sources", "pdfs")
         self.backward = {
-            "from_offsets": sent(offsets),
-            "destinations": sent(hmm.destinations[order]),
-            "from_pdfs": sent(hmm.pdfs[order]),
-            "from_probs": sent(hmm.probs[order], np.float32),
-        }
-        used = np.unique(hmm.pdfs)
-        order, offsets = _sorted(hmm.pdfs, used)
-        self.backward |= {
+            **_sorted("from_", hmm, hmm.sources, numbers, "destinations", "pdfs"),
+            **_sorted("pdf_", hmm, hmm.pdfs, used, "sources", "destinations"),
             "used": sent(used),
-            "pdf_offsets": sent(offsets),
-            "pdf_sources": sent(hmm.sources[order]),
-            "pdf_destinations": sent(hmm.destinations[order]),
-            "pdf_probs": sent(hmm.probs[order], np.float32),
         }
         self.num_used = len(used)
 
 
-def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers of arcs sorted by their `keys`, offsets).
+def _sorted(
+    prefix: str, hmm: Hmm, keys: np.ndarray, values: np.ndarray, *columns: str
+) -> dict[str, Array]:
+    """The arcs sorted by their `keys`: offsets, probs and `columns`, with `prefix` in the names.
 
     The arcs with key values[i] are numbers offsets[i] to offsets[i + 1] - 1 in this order.
     """
     order = np.argsort(keys, kind="stable")
-    return order, np.append(np.searchsorted(keys[order], values), len(keys))
+    offsets = np.append(np.searchsorted(keys[order], values), len(keys))
+    found = {column: sent(getattr(hmm, column)[order]) for column in columns}
+    found |= {"offsets": sent(offsets), "probs": sent(hmm.probs[order], np.float32)}
+    return {prefix + name: array for name, array in found.items()}
 
 
 @implements("leaky_hmm", "cupy")

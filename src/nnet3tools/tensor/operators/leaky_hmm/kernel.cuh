@@ -40,7 +40,8 @@ template <typename T>
 __device__ void leaky_hmm_back(
     long long n, View<const T, 2> x, View<const T, 3> alpha, View<const double, 2> totals,
     View<double, 2> sums, View<const float, 1> initial, View<T, 3> beta, View<T, 2> deriv,
-    View<const int, 1> from_offsets, View<const int, 1> destinations, View<const int, 1> from_pdfs,
+    View<const int, 1> from_offsets, View<const int, 1> from_destinations,
+    View<const int, 1> from_pdfs,
     View<const float, 1> from_probs, View<const int, 1> used, View<const int, 1> pdf_offsets,
     View<const int, 1> pdf_sources, View<const int, 1> pdf_destinations,
     View<const float, 1> pdf_probs, int states, long long frames, double leak, double final_factor,
@@ -60,7 +61,7 @@ __device__ void leaky_hmm_back(
     for (int i = threadIdx.x; i < states; i += blockDim.x) {
       T sum = 0;
       for (int k = from_offsets(i); k < from_offsets(i + 1); ++k)
-        sum += from_probs(k) * x(row, from_pdfs(k)) * beta(after, n, destinations(k));
+        sum += from_probs(k) * x(row, from_pdfs(k)) * beta(after, n, from_destinations(k));
       beta(now, n, i) = T(sum / totals(t, n));
     }
     for (int g = threadIdx.x; g < groups; g += blockDim.x) {

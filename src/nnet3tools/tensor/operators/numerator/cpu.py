@@ -7,24 +7,11 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
-from nnet3tools.tensor.operators.numerator import FrameArcs, Paths
+from nnet3tools.tensor.operators.numerator import Paths
 
 _kernels = kernels_of_file(__file__)
 KERNELS = tuple(_kernels.values())
 """The kernels of this operator."""
-
-
-def _columns(frames: list[FrameArcs]) -> dict[str, np.ndarray] | None:
-    """The attributes of the arcs of all frames, by name; None if int32 is too small for one."""
-    found = {
-        name: np.concatenate([getattr(frame, name) for frame in frames])
-        for name in ("sources", "destinations", "cells")
-    }
-    if any(column.size and column.max() >= 1 << 31 for column in found.values()):
-        return None
-    costs = np.concatenate([frame.costs for frame in frames], dtype=np.float64)
-    narrow = {name: np.ascontiguousarray(a, np.int32) for name, a in found.items()}
-    return {**narrow, "costs": costs}
 
 
 @makes_jobs("numerator")
@@ -39,8 +26,14 @@ def _numerator(
     if any(m.shape != output.shape for m in matrices):
         return None  # the reference raises the error
     distinct, which = paths.distinct_frames()
-    if (columns := _columns(distinct)) is None:
+    columns = {
+        name: np.concatenate([getattr(frame, name) for frame in distinct])
+        for name in ("sources", "destinations", "cells")
+    }
+    if any(column.max(initial=0) >= 1 << 31 for column in columns.values()):
         return None
+    columns = {name: np.ascontiguousarray(a, np.int32) for name, a in columns.items()}
+    columns["costs"] = np.concatenate([frame.costs for frame in distinct], dtype=np.float64)
     counts = np.array([len(frame.sources) for frame in distinct], np.int64)
     integers = {
         name: np.ascontiguousarray(getattr(paths, name), np.int64)

@@ -14,9 +14,8 @@ import numpy as np
 
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device
-from nnet3tools.tensor.cuda.function_files import cuda_functions
+from nnet3tools.tensor.cuda.function_files import cuda_functions, last_axis
 from nnet3tools.tensor.cuda.launches import Step
-from nnet3tools.tensor.cuda.operands import last_axis
 from nnet3tools.tensor.registry import implements
 
 _FEW = 16

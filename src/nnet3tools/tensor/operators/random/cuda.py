@@ -34,16 +34,13 @@ class _Generator:
 
     def __init__(self) -> None:
         self.state = get_device().empty((2,), np.uint32)
-        self._seeding = (-1, 0)
-
-    def is_stale(self) -> bool:
-        """Whether the program has been seeded again since this generator was last restarted."""
-        return self._seeding[0] != last_seeding()[0]
+        self.seeding = (-1, 0)
+        """The seeding (number, seed) of the program since which this generator counts."""
 
     def restart(self) -> None:
         """Take the key from the last seed, and number arrays from 0."""
-        self._seeding = last_seeding()
-        _set_number(self.state[:1], self._seeding[1] & 0x7FFFFFFF)
+        self.seeding = last_seeding()
+        _set_number(self.state[:1], self.seeding[1] & 0x7FFFFFFF)
         _set_number(self.state[1:], 0)
 
 
@@ -56,7 +53,7 @@ def _generator() -> _Generator:
         recording.not_capturable()
         _generators[device] = _Generator()
     found = _generators[device]
-    if recording.decide(found.is_stale):
+    if recording.decide(lambda: found.seeding[0] != last_seeding()[0]):
         recording.not_capturable()
         found.restart()
     return found

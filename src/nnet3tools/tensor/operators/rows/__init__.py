@@ -71,11 +71,7 @@ def copy_rows_multi(
 
 @operator()
 def add_rows_multi(
-    out: Array,
-    sources: Sequence[Array],
-    source_index: Array,
-    row_index: Array,
-    alpha: float = 1.0,
+    out: Array, sources: Sequence[Array], source_index: Array, row_index: Array, alpha: float = 1.0
 ) -> None:
     """Add alpha * sources[source_index[i]][row_index[i]] to out[i], unless source_index is -1."""
     for i, (source, row) in enumerate(zip(source_index, row_index, strict=True)):
@@ -95,11 +91,7 @@ def copy_to_rows_multi(
 
 @operator(writes=("dests",))
 def add_to_rows_multi(
-    src: Array,
-    dests: Sequence[Array],
-    dest_index: Array,
-    row_index: Array,
-    alpha: float = 1.0,
+    src: Array, dests: Sequence[Array], dest_index: Array, row_index: Array, alpha: float = 1.0
 ) -> None:
     """Add alpha * src[i] to dests[dest_index[i]][row_index[i]], unless dest_index is -1."""
     for i, (dest, row) in enumerate(zip(dest_index, row_index, strict=True)):

@@ -93,12 +93,6 @@ def _add_repeated(
     np.add.at(out, to, src.dtype.type(alpha) * src[of])
 
 
-def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
-    if len(rows) == len(out):
-        return [partial(out.fill, 0.0)]
-    return [partial(out.__setitem__, rows, 0.0)] if len(rows) else []
-
-
 def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """(number p, positions i with part_index[i] = p) for each number p; -1 is left out."""
     order = np.argsort(part_index, kind="stable")
@@ -119,7 +113,10 @@ def _bind(
     """
     which, rows = checked_places(part_index, row_index, others, len(matrix))
     factor = alpha if adds else None
-    steps = [] if adds or to_others else _set_zero(matrix, np.flatnonzero(which < 0))
+    steps, missing = list[Run](), np.flatnonzero(which < 0)
+    if len(missing) and not adds and not to_others:
+        rows_of_zeros = missing if len(missing) < len(matrix) else slice(None)
+        steps.append(partial(matrix.__setitem__, rows_of_zeros, 0.0))
     for part, at in _by_part(which):
         if to_others:
             steps += _transfer(others[part], rows[at], matrix, at, factor)

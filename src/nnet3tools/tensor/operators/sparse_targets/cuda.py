@@ -18,11 +18,8 @@ _functions = cuda_functions(__file__)
 
 
 def _elements(rows: Any, cols: Any, values: Any, dtype: Any) -> dict[str, Array]:
-    return {
-        "rows": _sent(rows, np.int32),
-        "cols": _sent(cols, np.int32),
-        "values": _sent(values, dtype),
-    }
+    places = {"rows": _sent(rows, np.int32), "cols": _sent(cols, np.int32)}
+    return {**places, "values": _sent(values, dtype)}
 
 
 def _sent(array: Any, dtype: Any) -> Array:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.registry import ALL_TYPES, operator
 
 
-@operator(types=("bool", "int32", "uint32", "float16", "float32", "float64"))
+@operator(types=ALL_TYPES)
 def transpose(out: Array, src: Array, axes: Sequence[int]) -> None:
     """Set out to src with axis axes[i] as axis i; both have one type, and do not overlap."""
     out[...] = np.transpose(src, axes)
