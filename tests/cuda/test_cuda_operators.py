@@ -1,8 +1,6 @@
 """Every special operator against its reference: on NumPy, and its CUDA kernel run on the host."""
 
-import importlib
 import itertools
-import pkgutil
 
 import numpy as np
 import pytest
@@ -21,10 +19,9 @@ from nnet3tools.tensor.operators import (
     sparse_targets,
     windows,
 )
-from nnet3tools.tensor.registry import OPERATORS
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
 from support.native_kernels import copied
-from support.row_operators import reference
+from support.row_operators import all_operators, reference
 
 pytestmark = needs_compiler
 
@@ -99,10 +96,7 @@ def normal(*shape, seed=0):
 
 
 def test_the_table_has_no_gaps(device):
-    folder = tensor.operators
-    for module in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
-        importlib.import_module(module.name)
-    for operator in OPERATORS.values():
+    for operator in all_operators():
         for element_type in operator.types:
             assert operator._find("cupy", element_type)  # UnsupportedOperator if there is none
 

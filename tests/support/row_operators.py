@@ -1,11 +1,22 @@
 """Plain NumPy, in float64, for the operators that are declared by formulas of rows."""
 
+import importlib
+import pkgutil
 from typing import NamedTuple
 
 import numpy as np
 
+from nnet3tools.tensor import operators
 from nnet3tools.tensor.norms import SQUARED_NORM_FLOOR
+from nnet3tools.tensor.registry import OPERATORS
 from support import loop_operators
+
+
+def all_operators():
+    """Every declared operator: each module of nnet3tools.tensor.operators is imported."""
+    for module in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
+        importlib.import_module(module.name)
+    return list(OPERATORS.values())
 
 
 def softmax(out, x):
