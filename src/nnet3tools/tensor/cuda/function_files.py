@@ -31,7 +31,7 @@ from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.launches import THREADS, Launch, Step, block_of, grid_for
 from nnet3tools.tensor.emit.body import loop
-from nnet3tools.tensor.emit.cuda import Source, coordinates, kernel_source
+from nnet3tools.tensor.emit.cuda import Source, coordinates, grid_loop, kernel_source
 from nnet3tools.tensor.operands import element_strides
 
 _FUNCTION = re.compile(r"^__device__ void (\w+)\(([^)]*)\) \{\n(.*?)^\}$", re.M | re.S)
@@ -153,20 +153,18 @@ def _source(
     parameters += [f"{_NAMES[dtype.name]} {number}" for number, dtype in numbers]
     lines = re.sub(r"\bT\b", _NAMES[arrays[0][1].name], body).strip("\n").split("\n")
     # the last index goes along x, the others, taken together, along y
-    outer, first, step = list(space), "blockIdx.x", "gridDim.x"
+    outer = list(space)
     if not threads:
         inner = outer.pop()
-        lines = loop(
-            f"for (long long {inner} = blockIdx.x * (long long)blockDim.x + threadIdx.x; "
-            f"{inner} < n_{inner}; {inner} += (long long)gridDim.x * blockDim.x)",
-            lines,
-        )
-        first = "blockIdx.y * (long long)blockDim.y + threadIdx.y"
-        step = "(long long)gridDim.y * blockDim.y"
+        lines = grid_loop(inner, f"n_{inner}", "x", lines)
     rows = " * ".join(f"n_{i}" for i in outer) or "1"
     if outer:
         lines = [*coordinates("row", [f"n_{i}" for i in outer], outer), *lines]
-    lines = loop(f"for (long long row = {first}; row < {rows}; row += {step})", lines)
+    if threads:
+        head = f"for (long long row = blockIdx.x; row < {rows}; row += gridDim.x)"
+        lines = loop(head, lines)
+    else:
+        lines = grid_loop("row", rows, "y", lines)
     text, kernel = kernel_source(name, parameters, [*views, *lines])
     if threads > THREADS:  # the compiler may give each thread too many registers otherwise
         text = text.replace("__global__", f"__launch_bounds__({threads}) __global__", 1)

@@ -77,8 +77,8 @@ class _Columns:
 
     def _arrays(self, prefix: str, values: Sequence[Instruction]) -> list[str]:
         """C declarations of stack arrays `prefix`_value, with an element per column of a tile."""
-        names = [f"{prefix}_{self._body.name(v)}[{self._tile}];" for v in values]
-        return [f"{self._body.held(v)} {name}" for v, name in zip(values, names, strict=True)]
+        body, tile = self._body, self._tile
+        return [f"{body.held(v)} {prefix}_{body.name(v)}[{tile}];" for v in values]
 
     def _column_values(self, number: int) -> list[str]:
         """C lines of a loop over a tile's columns that computes values of whole columns.

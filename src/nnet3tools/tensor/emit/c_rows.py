@@ -140,23 +140,22 @@ class _Rows:
     def _reduce(self, stage: int) -> list[str]:
         """C lines of loop number `stage` over a row, which makes row reductions."""
         found = self._stages.reductions(stage)
-        lines, adds, after = list[str](), list[str](), list[str]()
-        clauses: list[str] = []
-        for v in found:
-            name, held = self.body.name(v), self.body.held(v)
-            value = self.body.name(v.inputs[0])
-            if v.name in _EXTREMES:
-                parts = _extreme(v.name, name, value, held)
-                clauses.append(f"reduction({v.name[4:]} : all_{name}) reduction(| : nan_{name})")
-            else:
-                parts = (
-                    [f"f64 all_{name} = 0.0;"], [f"part_{name} += {value};"],
-                    [f"const {held} {name} = ({held})({self._total(v)});"],
-                )  # fmt: skip
-                clauses.append(f"reduction(+ : part_{name})")
-            for to, part in zip((lines, adds, after), parts, strict=True):
-                to += part
         sums = [v for v in found if v.name not in _EXTREMES]
+        lines, adds, after, clauses = list[str](), list[str](), list[str](), list[str]()
+        for v in found:
+            name, held, value = self.body.name(v), self.body.held(v), self.body.name(v.inputs[0])
+            if v in sums:
+                lines.append(f"f64 all_{name} = 0.0;")
+                adds.append(f"part_{name} += {value};")
+                after.append(f"const {held} {name} = ({held})({self._total(v)});")
+                clauses.append(f"reduction(+ : part_{name})")
+            else:  # NaN is looked for separately: the machine's maximum is four times as fast
+                compare, sign = _EXTREMES[v.name]
+                lines += [f"{held} all_{name} = {sign}INFINITY;", f"int nan_{name} = 0;"]
+                adds.append(f"all_{name} = {value} {compare} all_{name} ? {value} : all_{name};")
+                adds.append(f"nan_{name} |= {value} != {value};")
+                after.append(f"const {held} {name} = nan_{name} ? NAN : all_{name};")
+                clauses.append(f"reduction({v.name[4:]} : all_{name}) reduction(| : nan_{name})")
         roots = [v.inputs[0] for v in found]
         vectors = self._vector_sums(stage, roots, sums)
         begin = "first" if vectors else "i_" if sums else "0"
@@ -185,11 +184,9 @@ class _Rows:
         size = self._walk.axes - 2
         head = f"for (i64 i = i_; i < i_ + {self._added}; i += 16) {{"
         fetch = [f"__builtin_prefetch(q{i} + s{i}_{size} + i);" for i in near]
-        written = [t for t, _ in [*self._stored, *self._once_stored]]
-        written = [t for t in written if self._walk.is_contiguous(t)]
+        targets = [*self._stored, *self._once_stored] if stage + 1 == self._stages.last else []
+        written = [t for t, _ in targets if self._walk.is_contiguous(t)]
         to_write = [f"__builtin_prefetch(q{t} + i, 1, 2);" for t in written]
-        if stage + 1 < self._stages.last:
-            to_write = []
         if self.streams and to_write:
             return [head, *indented(fetch), "}", f"if (!is_past) {head}", *indented(to_write), "}"]
         return [head, *indented([*fetch, *to_write]), "}"]
@@ -262,9 +259,10 @@ class _Rows:
             "i64 first = i_;",
             "#ifdef NN_WIDE",
             *[f"f32v sum_{name} = {{0}};" for name, _ in named],
-            f"for (; first + NN_WIDE <= {end}; first += NN_WIDE) {{",
-            *indented(["const i64 i = first;", *inner, *adds]),
-            "}",
+            *loop(
+                f"for (; first + NN_WIDE <= {end}; first += NN_WIDE)",
+                ["const i64 i = first;", *inner, *adds],
+            ),
             *[f"part_{name} += nn_sum(sum_{name});" for name, _ in named],
             "#endif",
         ]
@@ -296,20 +294,3 @@ class _Rows:
             "}",
             "#endif",
         ]
-
-
-def _extreme(function: str, name: str, value: str, held: str) -> tuple[list[str], ...]:
-    """C lines (before, within, after) a loop for a maximum or minimum; NaN if any element is NaN.
-
-    `name` is for the result's variables, `value` an element, `held` its type. NaN is looked for
-    separately, so that a compiler uses the machine's maximum: four times as fast.
-    """
-    compare, sign = _EXTREMES[function]
-    return (
-        [f"{held} all_{name} = {sign}INFINITY;", f"int nan_{name} = 0;"],
-        [
-            f"all_{name} = {value} {compare} all_{name} ? {value} : all_{name};",
-            f"nan_{name} |= {value} != {value};",
-        ],
-        [f"const {held} {name} = nan_{name} ? NAN : all_{name};"],
-    )

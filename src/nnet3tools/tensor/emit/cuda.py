@@ -68,6 +68,13 @@ def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[
     return [*lines, f"const long long {names[0]} = rest_{names[0]};"]
 
 
+def grid_loop(index: str, size: str, axis: str, lines: Sequence[str]) -> list[str]:
+    """CUDA lines of a loop over `index` below `size`; the grid's threads along `axis` divide it."""
+    first = f"blockIdx.{axis} * (long long)blockDim.{axis} + threadIdx.{axis}"
+    step = f"(long long)gridDim.{axis} * blockDim.{axis}"
+    return loop(f"for (long long {index} = {first}; {index} < {size}; {index} += {step})", lines)
+
+
 def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
     """A kernel for a formula without reductions: a thread for each element, or for four (`vector`).
 
@@ -81,8 +88,6 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     arrays = sorted({*targets, *read})
     last = walk.axes - 1
     outer = [f"c{axis}" for axis in range(last)]
-    step = "i += (long long)gridDim.x * blockDim.x"
-    first = "long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x"
     if vector:
         vectors = [i for i in arrays if walk.is_contiguous(i)]
         body.places.update({i: f"w{i}.part[k]" for i in vectors})
@@ -92,14 +97,10 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     if vector:
         inner, size = by_fours(walk, computed, vectors, read, list(targets)), f"n{last} / 4"
     lines = [body.row(i, outer) for i in arrays]
-    lines += loop(f"for ({first}; i < {size}; {step})", inner)
+    lines += grid_loop("i", size, "x", inner)
     sizes = [f"n{axis}" for axis in range(walk.axes)]
     if last:
-        lines = loop(
-            "for (long long r = blockIdx.y * (long long)blockDim.y + threadIdx.y; r < rows; "
-            "r += (long long)gridDim.y * blockDim.y)",
-            [*coordinates("r", sizes[:last], outer), *lines],
-        )
+        lines = grid_loop("r", "rows", "y", [*coordinates("r", sizes[:last], outer), *lines])
         sizes = [*sizes, "rows"]
     return kernel_source("element", body.declare(sizes), lines, assignments.text())
 

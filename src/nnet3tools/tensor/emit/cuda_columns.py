@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.emit.body import loop
 from nnet3tools.tensor.emit.columns import ColumnPasses
-from nnet3tools.tensor.emit.cuda import CUDA, Source, kernel_source
+from nnet3tools.tensor.emit.cuda import CUDA, Source, grid_loop, kernel_source
 from nnet3tools.tensor.emit.walk import Walk
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind
@@ -94,16 +94,8 @@ class _Columns:
 
     def _storing(self) -> Source:
         last = self._plan.last
-        rows = loop(
-            "for (long long r = blockIdx.y * (long long)blockDim.y + threadIdx.y; r < n0; "
-            "r += (long long)gridDim.y * blockDim.y)",
-            self._row_lines(last, []),
-        )
-        lines = loop(
-            "for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n1; "
-            "i += (long long)gridDim.x * blockDim.x)",
-            [*self._known(last), *rows],
-        )
+        rows = grid_loop("r", "n0", "y", self._row_lines(last, []))
+        lines = grid_loop("i", "n1", "x", [*self._known(last), *rows])
         return self._kernel("columns", [], lines)
 
     def _reducing(self, number: int) -> Source:

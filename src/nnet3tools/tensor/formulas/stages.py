@@ -14,14 +14,11 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, used
 
-_NOT_WITHIN_ROW = frozenset({Kind.REDUCE_ROW})
-_NOT_ALONG_ROWS = frozenset({Kind.REDUCE_COLUMN})
-
 
 def varying(
     instructions: Sequence[Instruction],
     varies: Callable[[int], bool],
-    constant_kinds: Collection[Kind] = _NOT_WITHIN_ROW,
+    constant_kinds: Collection[Kind] = (Kind.REDUCE_ROW,),
 ) -> set[Instruction]:
     """The instructions of a formula whose values differ within a row.
 
@@ -111,7 +108,7 @@ def passes(
     """
     needed = used(instructions, roots)
     within = varying(needed, varies_within_row)
-    along = varying(needed, varies_along_rows, _NOT_ALONG_ROWS)
+    along = varying(needed, varies_along_rows, (Kind.REDUCE_COLUMN,))
     number: dict[Instruction, int] = {}
     """The number of passes before a value is known."""
     for v in needed:

@@ -68,11 +68,8 @@ def type_of_dtype(dtype: np.dtype) -> Type:
 
 def dtype_of(element_type: Type) -> np.dtype:
     """The NumPy dtype of a type; int32 and float32 for the weak types, those of plain numbers."""
-    if element_type is Type.WEAK_FLOAT:
-        return np.dtype(np.float32)
-    if element_type is Type.WEAK_INT:
-        return np.dtype(np.int32)
-    return np.dtype(element_type.value)
+    weak = {Type.WEAK_FLOAT: "float32", Type.WEAK_INT: "int32"}
+    return np.dtype(weak.get(element_type, element_type.value))
 
 
 def _promote_weak(strong: Type, weak: Type) -> Type:
@@ -102,10 +99,7 @@ def result_type(rule: Rule, arguments: Sequence[Type]) -> Type:
         return Type.BOOL
     if rule is Rule.TOTAL:
         return Type.WEAK_FLOAT
-    found = compute_type(rule, arguments)
-    if rule is Rule.ARITHMETIC and found is Type.BOOL:
-        return Type.INT32
-    return found
+    return compute_type(rule, arguments)
 
 
 def compute_type(rule: Rule, arguments: Sequence[Type]) -> Type:
