@@ -37,10 +37,8 @@ _ACCUMULATORS = {
 }  # fmt: skip
 _OF_NONE = {"prod": 1.0, "logsumexp": -math.inf, "max": None, "min": None}
 """The values of reductions of nothing, where these are not 0; None: an error."""
-_LONG_ROW = 1024
-"""Reductions longer than this have a block of threads each instead of a warp."""
-_LONG = 64
-"""Rows at least as long are loaded by fours of elements, if they are aligned."""
+_LONG, _LONG_ROW = 64, 1024
+"""Lengths from which fours of elements are loaded; above which a row has a block, not a warp."""
 _BLOCKS_A_PROCESSOR = 4
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 """The fewest elements of a chunk: of a row, of a column."""
@@ -112,10 +110,8 @@ class _Plan:
         tickets = zero_tickets(self.grid[0]) if chunked else None
         walked = self._walk.arguments([out, *operands], self._strides)
         values = [self.kept, self._items, self.chunk, *self._sizes, *walked]
-        values += [float(factor), float(beta), partial, 0 if tickets is None else tickets]
+        values += [float(factor), float(beta), partial, tickets if chunked else partial]
         args = arguments(values)
-        if tickets is None:
-            args[-1] = np.uint64(0)
         arrays = [o for o in operands if is_array(o)]
         own = [out, *([partial, tickets] if chunked else [])]
         return Launch(

@@ -152,11 +152,10 @@ class FusedLevel:
 
     def _has_room(self, function: Function, words: int) -> bool:
         """Whether a step with a kernel's `function` and `words` of the table may be added."""
-        if self._num_words + words + PART + GROUP > MOST_WORDS:
-            return False
+        small = self._num_words + words + PART + GROUP <= MOST_WORDS
         if function.name in self._functions:
-            return True
-        few = len(self._functions) < _MOST_FUNCTIONS
+            return small
+        few = small and len(self._functions) < _MOST_FUNCTIONS
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:

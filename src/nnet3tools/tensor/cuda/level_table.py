@@ -1,4 +1,4 @@
-"""The data that a fused level's kernel looks up: table, grids, the order of closing steps."""
+"""What a fused level's table says of its grids, and of the order of closing steps."""
 
 from __future__ import annotations
 

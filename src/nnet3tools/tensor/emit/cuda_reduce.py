@@ -119,8 +119,8 @@ def _reduced(plan: Reduction, body: Body, root: Instruction, axis: str) -> list[
         "const long long end = nn_min(begin + chunk, reduced);",
         *line,
     ]
-    init = f"{plan.accumulator} acc; acc.init();"
-    return [init, *loop("if (output < kept)", lines), _together(plan)]
+    lines = loop("if (output < kept)", lines)
+    return [f"{plan.accumulator} acc; acc.init();", *lines, _together(plan)]
 
 
 def _together(plan: Reduction) -> str:
@@ -136,11 +136,9 @@ def _merged(plan: Reduction, axis: str) -> list[str]:
     Threads along `axis` (x or y) divide the chunks.
     """
     chunks = [
-        "const long long end = gridDim.y;",
         "#pragma unroll 4",
-        f"for (long long index = threadIdx.{axis}; index < end; index += blockDim.{axis}) {{",
+        f"for (long long index = threadIdx.{axis}; index < gridDim.y; index += blockDim.{axis})",
         "  acc.merge(partial[index * kept + output]);",
-        "}",
     ]
     lines = [
         "__shared__ bool is_last;",
