@@ -158,15 +158,6 @@ else:
             made.__setstate__ = lambda self, state: [*map(_set, [self] * len(state), found, state)]
         return made
 
-    _become = object.__dict__["__class__"].__set__
-
-    def _not_frozen(cls):
-        """A class for objects with the slots of the frozen dataclass `cls`; any can be set."""
-        kept = ("__slots__", "__orig_bases__")
-        body = {name: cls.__dict__[name] for name in kept if name in cls.__dict__}
-        body["__setattr__"], body["__delattr__"] = _set, object.__delattr__
-        return type(cls)(f"_Open{cls.__name__}", cls.__bases__, body)
-
     def _later_init(cls):
         """An __init__ that compiles the class's real __init__, installs it and calls it."""
 
@@ -181,7 +172,10 @@ else:
     def _init(cls):
         """Compile and return the __init__ that sets the fields of the dataclass `cls`."""
         names = {"_set": _set, "_ABSENT": _ABSENT}
-        positional, keywords, values = [], [], {}
+        positional, keywords, body = [], [], []
+        assignment = (
+            "_set(self, '{0}', {1})" if cls.__dataclass_params__.frozen else "self.{0} = {1}"
+        )
         for name, item in getattr(cls, _FIELDS).items():
             parameter = value = name
             if item.default_factory is not None:
@@ -198,18 +192,7 @@ else:
                 continue
             if item.init:
                 (keywords if item.kw_only else positional).append(parameter)
-            values[name] = value
-        body = [f"self.{name} = {value}" for name, value in values.items()]
-        if cls.__dataclass_params__.frozen:
-            slow = [f"_set(self, '{name}', {value})" for name, value in values.items()]
-            if cls.__dictoffset__ or not slow:
-                body = slow
-            else:
-                # An object that is of a class without __setattr__ at first takes half of the time.
-                names |= {"_cls": cls, "_open": _not_frozen(cls), "_become": _become}
-                quick = ["_become(self, _open)", *body, "self.__class__ = _cls"]
-                body = ["if self.__class__ is _cls:", *(f" {line}" for line in quick)]
-                body += ["else:", *(f" {line}" for line in slow)]
+            body.append(assignment.format(name, value))
         if hasattr(cls, "__post_init__"):
             body.append("self.__post_init__()")
         parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
