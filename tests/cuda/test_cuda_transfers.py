@@ -11,6 +11,7 @@ from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.cuda.launches import zero_tickets
 from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_example, frames_io
 from nnet3tools.training.merging import merge_examples
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
@@ -67,8 +68,9 @@ def chunks(dim: int, seed: int) -> NnetExample:
 
 
 def transfers(device, nnet: Nnet, examples: list[NnetExample], **options) -> list[tuple[int, int]]:
-    """(uploads, downloads) of each minibatch but for a table for each graph when it is captured."""
+    """(uploads, downloads) of each minibatch but for the store of counters of graphs' kernels."""
     tensor.random.seed(0)
+    zero_tickets(1)
     trainer = NnetTrainer(NnetTrainerOptions(print_interval=1000, **options), nnet, like())
     counts = [(device.uploads - device.uploads_for_graphs, device.downloads)]
     for example in examples:
@@ -80,10 +82,7 @@ def transfers(device, nnet: Nnet, examples: list[NnetExample], **options) -> lis
 @counts_transfers
 @pytest.mark.parametrize("kind", sorted(ZOO))
 def test_after_the_first_minibatches_only_examples_are_sent(device, kind):
-    """But for tables of addresses, once for each graph: natural gradient has several.
-
-    In the third minibatch graphs are captured, some with a table of flags.
-    """
+    """Flags may be sent in the third minibatch; natural gradient's graphs are captured later."""
     nnet, dim = network_with(kind)
     found = transfers(device, nnet, [chunks(dim, i) for i in range(7)])
     if any(component.preconditioners() for component in nnet.components):
