@@ -72,10 +72,10 @@ def transfers(device, nnet: Nnet, examples: list[NnetExample], **options) -> lis
     tensor.random.seed(0)
     zero_tickets(1)
     trainer = NnetTrainer(NnetTrainerOptions(print_interval=1000, **options), nnet, like())
-    counts = [(device.uploads - device.uploads_for_graphs, device.downloads)]
+    counts = [(device.uploads, device.downloads)]
     for example in examples:
         trainer.train(example)
-        counts.append((device.uploads - device.uploads_for_graphs, device.downloads))
+        counts.append((device.uploads, device.downloads))
     return [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(counts)]
 
 

@@ -82,7 +82,7 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether an output's indexes are `num_frames` frames at equal distances of t, with n = x = 0.
+    """Whether an output has `num_frames` indexes with n = x = 0 and t at equal distances.
 
     True if `indexes` are None. `indexes.steps` has one byte per row, the difference of t from the
     row before; it is None if n or x is not 0 or a step is too large for a byte.

@@ -102,7 +102,7 @@ class _Changer(Generic[E]):
         self._name = ""
 
     def weighted(self, key: str, example: E) -> E | None:
-        """The example scaled by its weight; None, after a warning, if a table lacks its key."""
+        """Scale an example by its weight, if any; warn and return None if a table lacks the key."""
         if self._weights is not None:
             if (weight := self._weights.get(key)) is None:
                 log.warning(f"No weight for example key {key}")
@@ -116,7 +116,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """A copy of a weighted example, cut and renamed; None if its selected frame is missing."""
+        """Select frames of a weighted example and rename its output; None if a frame is missing."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected

@@ -144,7 +144,7 @@ def _codes_of(ranks: Sequence[BaseProcess]) -> list[int | None]:
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0.0:
             break
-        # Wait for processes that ran at the look above: a wait for an empty list never ends.
+        # Only for processes without an exit code above: a wait for an empty list never ends.
         wait(
             [process.sentinel for process, code in zip(ranks, codes, strict=True) if code is None],
             left,

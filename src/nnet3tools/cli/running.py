@@ -149,7 +149,7 @@ def _termination_raises() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def drop(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for exceptions in destructors, which Python drops: schedule another SystemExit."""
+        """Hook for exceptions that Python ignores in destructors: raise SystemExit again later."""
         nonlocal dropped
         if not isinstance(unraisable.exc_value, SystemExit):
             sys.__unraisablehook__(unraisable)

@@ -83,7 +83,7 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """The sum of `locations` (step, row) as columns, each of which becomes one command.
+        """Split the sum of `locations` (step, row) into columns; each becomes one command.
 
         A column has one location for each row, or is a number: a whole submatrix in order.
         `submatrix_of` has the submatrix of each step. Terms of nodes not in `nodes` (None: all) are

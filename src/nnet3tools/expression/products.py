@@ -119,7 +119,7 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """(all rows of the stack `a` as one matrix, whether the product must transpose the matrix).
+    """Return (a matrix of all rows of `a`, whether the product must transpose the matrix).
 
     With `trans`, each matrix of a stack is transposed here, a single matrix by the product.
     """

@@ -59,10 +59,10 @@ def batch_norm(
 def batch_norm_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, scale: Array, target_rms: float
 ) -> Iterator[Call]:
-    """Set in_deriv (N, D) to the derivative of the objective by the input of `batch_norm`.
+    """Set in_deriv (N, D) to the objective's derivative with respect to `batch_norm`'s input.
 
-    `out_value` is the output of `batch_norm`, `out_deriv` the derivative by it, `scale` (D,) the
-    row stats[2]. in_deriv may be out_value or out_deriv. The decorator runs the yielded Calls.
+    `out_value` is the output of `batch_norm`, `out_deriv` its derivative, `scale` (D,) the row
+    stats[2]. in_deriv may be out_value or out_deriv. The decorator runs the yielded Calls.
     """
     yield Call.of(_batch_norm_derivative, in_deriv, out_value, out_deriv, scale, float(target_rms))
 

@@ -94,7 +94,7 @@ def _decode_files(
     output: Output,
     counts: UtteranceCounts,
 ) -> float:
-    """Decode all sound in files and tables, write results to `output`; return seconds of sound."""
+    """Decode the sound of all `sources` and write results to `output`; returns seconds of sound."""
     from nnet3tools.recognizer.in_order import InOrder
     from nnet3tools.recognizer.whole_files import UtteranceQueue
 
