@@ -1,5 +1,6 @@
 """The base of all layers (options, input, outputs), their config lines, and the names in scope."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -61,6 +62,12 @@ class ConfigLines:
         """Add component <layer><suffix> and its node with input `source`; return its name."""
         self.component(suffix, kind, *texts, **settings)
         return self.node(suffix, source)
+
+    def matrix(
+        self, suffix: str, kind: str, source: str, dims: tuple[Value, Value], *texts: str
+    ) -> str:
+        """Add component <layer><suffix> of `dims` (input, output) and its node; return its name."""
+        return self.step(suffix, kind, source, *texts, input_dim=dims[0], output_dim=dims[1])
 
     def dim_range(self, suffix: str, source: str, dim: Value, offset: Value = 0) -> str:
         """Add a node for `dim` columns of <layer><source> from `offset` on; return its name."""
@@ -208,8 +215,9 @@ class Layer:
     """One line of an xconfig file.
 
     A subclass declares `TYPES` and `OPTIONS`. `derive` sets options that depend on others, `check`
-    refuses values that do not fit together, `outputs` gives the outputs for other layers, and
-    `write` writes the config lines.
+    refuses values that do not fit together, and `write` writes the config lines and returns the
+    descriptor of the main output. A subclass overrides `dim` if that output has another dimension,
+    and `outputs` if other layers may use other outputs.
     """
 
     TYPES: ClassVar[tuple[str, ...]] = ()
@@ -266,23 +274,41 @@ class Layer:
     def check(self) -> None:
         """Raise ConfigError if option values do not fit together."""
 
+    @property
+    def operations(self) -> list[str]:
+        """The operations that the layer's type names, such as ["relu", "batchnorm"]."""
+        return [word for word in self.type.split("-")[:-1] if word != "noconv"]
+
+    @property
+    def dim(self) -> int:
+        """Columns of the main output: the option `dim` or, without it, the input's columns."""
+        return self["dim"] if "dim" in self.values else self.input.dim
+
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs for others, by the name after `<layer>.`; "" is the main output.
 
-        By default, the main output only: the node with the layer's name, of dimension `dim`.
+        By default, the main output only.
         """
-        return {"": Output(self.name, self["dim"])}
+        return {"": Output(self._written[0], self.dim)}
 
-    def write(self, out: ConfigLines) -> None:
-        """Add the layer's config lines to `out`."""
+    def write(self, out: ConfigLines) -> str:
+        """Add the layer's config lines to `out`; return the descriptor of the main output.
+
+        The result is "" if `outputs` does not use it.
+        """
         raise NotImplementedError
+
+    @functools.cached_property
+    def _written(self) -> tuple[str, list[str]]:
+        """The descriptor of the main output, and the config lines."""
+        out = ConfigLines(self.name)
+        return self.write(out), out.lines
 
     def configs(self) -> dict[str, list[str]]:
         """The layer's lines by config: init (only with include-in-init), ref and final."""
-        out = ConfigLines(self.name)
-        self.write(out)
-        init = out.lines if self.values.get("include-in-init") else []
-        return {"init": init, "ref": out.lines, "final": out.lines}
+        _, lines = self._written
+        init = lines if self.values.get("include-in-init") else []
+        return {"init": init, "ref": lines, "final": lines}
 
     def files(self) -> dict[str, str]:
         """The text, by path, of files that the config lines refer to."""

@@ -2,7 +2,7 @@
 
 import math
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output, flag
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, flag
 from nnet3tools.xconfig.options import (
     ANY,
     NON_NEGATIVE,
@@ -44,11 +44,6 @@ class BasicLayer(Layer):
         max_change=Option(0.75, ANY),
     )
 
-    @property
-    def operations(self) -> list[str]:
-        """The operations that the layer's type names, such as ["relu", "batchnorm"]."""
-        return self.type.split("-")[:-1]
-
     def check(self) -> None:
         """Raise ConfigError unless the bottleneck is narrow and add-log-stddev follows renorm."""
         if "dropout" in self.operations:
@@ -64,11 +59,7 @@ class BasicLayer(Layer):
             "option 'add-log-stddev': only a layer whose last operation is renorm can have it",
         )
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the last operation."""
-        return {"": Output(f"{self.name}.{self.operations[-1]}", self["dim"])}
-
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for [linear,] affine, operations; add-log-stddev has one of `dim` columns."""
         node, input_dim = self.input.node, self.input.dim
         dim = self["dim"] - 1 if self["add-log-stddev"] else self["dim"]
@@ -84,22 +75,18 @@ class BasicLayer(Layer):
                 output_dim=bottleneck,
             )
             input_dim = bottleneck
-        node = out.step(
-            ".affine",
-            AFFINE,
-            node,
-            self["ng-affine-options"],
-            self.given("max-change learning-rate-factor bias-stddev l2-regularize"),
-            input_dim=input_dim,
-            output_dim=dim,
-        )
+        shared = self.given("max-change learning-rate-factor bias-stddev l2-regularize")
+        dims = input_dim, dim
+        node = out.matrix(".affine", AFFINE, node, dims, self["ng-affine-options"], shared)
         last = len(self.operations) - 1
         for number, operation in enumerate(self.operations):
-            node = self._write_operation(out, operation, node, dim, number == last)
+            node = self.write_operation(out, operation, node, dim, number == last)
+        return node
 
-    def _write_operation(
-        self, out: ConfigLines, operation: str, node: str, dim: int, last: bool
+    def write_operation(
+        self, out: ConfigLines, operation: str, node: str, dim: int, last: bool = False
     ) -> str:
+        """Add the component and node of an operation on `dim` columns; return the node's name."""
         part = f".{operation}"
         match operation:
             case "relu" | "sigmoid" | "tanh":
@@ -152,14 +139,8 @@ class AffineLayer(Layer):
         if self["param-stddev"] < 0:
             self.values["param-stddev"] = 1.0 / math.sqrt(self.input.dim)
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add a component and its node; as in Kaldi, learning-rate-factor is not written."""
-        out.step(
-            "",
-            AFFINE,
-            self.input.node,
-            self.given("param-stddev bias-stddev bias-mean max-change l2-regularize"),
-            self["ng-affine-options"],
-            input_dim=self.input.dim,
-            output_dim=self["dim"],
-        )
+        shared = self.given("param-stddev bias-stddev bias-mean max-change l2-regularize")
+        dims = self.input.dim, self["dim"]
+        return out.matrix("", AFFINE, self.input.node, dims, shared, self["ng-affine-options"])

@@ -2,8 +2,8 @@
 
 import math
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
-from nnet3tools.xconfig.layers.affine import AFFINE
+from nnet3tools.xconfig.layer import INPUT, ConfigLines
+from nnet3tools.xconfig.layers.affine import AFFINE, BasicLayer
 from nnet3tools.xconfig.options import ANY, NON_NEGATIVE, POSITIVE, PROPORTION, Option, options
 from nnet3tools.xconfig.registry import register
 
@@ -12,7 +12,7 @@ from nnet3tools.xconfig.registry import register
     "attention-renorm-layer attention-relu-renorm-layer attention-relu-batchnorm-layer "
     "relu-renorm-attention-layer"
 )
-class AttentionLayer(Layer):
+class AttentionLayer(BasicLayer):
     """An affine transform to keys, values and queries, then the operations that the type names."""
 
     OPTIONS = options(
@@ -52,40 +52,39 @@ class AttentionLayer(Layer):
         output = value + context if self["output-context"] else value
         return self["num-heads"] * (key + value + key + context), self["num-heads"] * output
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the last operation."""
-        return {"": Output(f"{self.name}.{self.type.split('-')[-2]}", self._dims()[1])}
+    @property
+    def dim(self) -> int:
+        """Columns of the attention component's output."""
+        return self._dims()[1]
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for the affine transform and the operations."""
         dim, after = self._dims()
-        node = out.step(
+        node = out.matrix(
             ".affine",
             AFFINE,
             self.input.node,
+            (self.input.dim, dim),
             self.given("max-change"),
             self["ng-affine-options"],
             self.given("learning-rate-factor") if self["learning-rate-factor"] != 1 else "",
             self.given("l2-regularize") if self["l2-regularize"] != 0 else "",
-            input_dim=self.input.dim,
-            output_dim=dim,
         )
-        for operation in self.type.split("-")[:-1]:
-            node = self._write_operation(out, operation, node, dim)
+        for operation in self.operations:
+            node = self.write_operation(out, operation, node, dim)
             dim = after if operation == "attention" else dim
+        return node
 
-    def _write_operation(self, out: ConfigLines, operation: str, node: str, dim: int) -> str:
+    def write_operation(
+        self, out: ConfigLines, operation: str, node: str, dim: int, last: bool = False
+    ) -> str:
+        """Add the component and node of an operation on `dim` columns; return the node's name."""
         part, rms = f".{operation}", self["target-rms"]
-        match operation:
-            case "attention":
-                return out.step(part, "RestrictedAttentionComponent", node, self._attention())
-            case "relu":
-                scale = self["self-repair-scale"]
-                kind = "RectifiedLinearComponent"
-                return out.step(part, kind, node, dim=dim, self_repair_scale=scale)
-            case "renorm":
-                return out.step(part, "NormalizeComponent", node, dim=dim, target_rms=rms)
-        return out.step(part, "BatchNormComponent", node, dim=dim, target_rms=rms)
+        if operation == "attention":
+            return out.step(part, "RestrictedAttentionComponent", node, self._attention())
+        if operation == "renorm":
+            return out.step(part, "NormalizeComponent", node, dim=dim, target_rms=rms)
+        return super().write_operation(out, operation, node, dim, last)
 
     def _attention(self) -> str:
         return self.given(

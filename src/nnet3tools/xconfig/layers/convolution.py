@@ -1,6 +1,6 @@
 """Convolutions over time and height (columns are height x filters), and averages of channels."""
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer
 from nnet3tools.xconfig.options import (
     ANY,
     FLAG,
@@ -61,11 +61,6 @@ class ConvLayer(Layer):
         dropout_proportion=Option(0.5, ANY),
     )
 
-    @property
-    def operations(self) -> list[str]:
-        """The operations that the layer's type names, without its word noconv."""
-        return [word for word in self.type.split("-")[:-1] if word != "noconv"]
-
     def derive(self) -> None:
         """Set the number of filters of the input: its dimension divided by its height."""
         check_value(self.line, "height-in", self["height-in"], POSITIVE)
@@ -87,18 +82,19 @@ class ConvLayer(Layer):
             f"height-subsample-out={sub}, found {self['height-out']}",
         )
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the last operation."""
-        dim = self["num-filters-out"] * self["height-out"]
-        return {"": Output(f"{self.name}.{self.operations[-1]}", dim)}
+    @property
+    def dim(self) -> int:
+        """Columns of the main output: filters times height."""
+        return self["num-filters-out"] * self["height-out"]
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for each operation."""
         node, height, filters = self.input.node, self["height-in"], self["num-filters-in"]
         for operation in self.operations:
             node = self._write_operation(out, operation, node, height * filters, filters)
             if operation == "conv":
                 height, filters = self["height-out"], self["num-filters-out"]
+        return node
 
     def _write_operation(
         self, out: ConfigLines, operation: str, node: str, dim: int, filters: int
@@ -169,11 +165,11 @@ class ChannelAverage(Layer):
         """Raise ConfigError unless the blocks fill the input."""
         num_filters(self, "dim")
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add the component and node of the mean."""
         dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}
         scale = self["dim"] * 1.0 / self.input.dim
-        out.step("", "SumBlockComponent", self.input.node, **dims, scale=scale)
+        return out.step("", "SumBlockComponent", self.input.node, **dims, scale=scale)
 
 
 @register("combine-feature-maps-layer")
@@ -201,11 +197,7 @@ class CombineFeatureMaps(Layer):
         )
         self.require_size(dim)
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: all columns of the input in another order."""
-        return {"": Output(self.name, self.input.dim)}
-
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add a component that permutes the input's columns, and its node."""
         columns, start, height = [], 0, self["height"]
         for filters in self._filters():
@@ -213,4 +205,5 @@ class CombineFeatureMaps(Layer):
             columns.append([range(first, first + filters) for first in starts])
             start += height * filters
         order = [c for at_height in zip(*columns, strict=True) for part in at_height for c in part]
-        out.step("", "PermuteComponent", self.input.node, column_map=",".join(map(str, order)))
+        map_of_columns = ",".join(map(str, order))
+        return out.step("", "PermuteComponent", self.input.node, column_map=map_of_columns)

@@ -4,14 +4,14 @@ z is the update gate, r the reset gate, o the output gate, hpart the candidate's
 input, c the cell, s the recurrent value, y the output.
 """
 
-from nnet3tools.xconfig.layer import ConfigLines, Output
+from nnet3tools.xconfig.layer import ConfigLines
 from nnet3tools.xconfig.layers.recurrent import (
     DROPOUT_OPTIONS,
     NONLINEARITIES,
     PROJECTION,
     RECURRENCE,
+    GruLayerBase,
     Projected,
-    RecurrentLayer,
 )
 from nnet3tools.xconfig.options import ANY, Option, options
 from nnet3tools.xconfig.registry import register
@@ -23,45 +23,20 @@ _OPTIONS = options(
 )
 
 
-class _FastGru(RecurrentLayer):
+class _FastGru(GruLayerBase):
     """Base class of GRU layers whose nonlinearity is one component."""
 
-    GATES = "zr"
-    WEIGHTS = "xs"
-    """The end of the names of the gates' matrices."""
+    OUTPUT = "y_t"
+    WEIGHTS, BEFORE_DROPOUT = ".W_{gate}.xs", ".{gate}_t_predrop"
 
-    def _gate_dim(self, gate: str) -> int:
-        """Columns of a gate: as many as the recurrent value for the reset gate, else the cell's."""
-        return self.recurrent_dim if gate == "r" else self["cell-dim"]
-
-    def _write_gates(self, out: ConfigLines) -> None:
-        input_dim = self.input.dim + self.recurrent_dim
-        for gate in self.GATES:
-            self.affine(out, f".W_{gate}.{self.WEIGHTS}", input_dim, self._gate_dim(gate))
+    def _write_all_gates(self, out: ConfigLines) -> None:
+        """Add the components and nodes of the gates, and of the candidate's part."""
+        self.write_gate_matrices(out)
         self.affine(out, ".W_hpart.x", self.input.dim, self["cell-dim"])
-        for gate in self.GATES:
-            self.activation(out, f".{gate}", "Sigmoid", self._gate_dim(gate))
-        if self.drops:
-            self._write_dropout(out)
-        for gate in self.GATES:
-            self._write_gate(out, gate)
+        self.write_sigmoids(out)
+        self.write_dropouts(out)
+        self.write_gates(out)
         out.node(".hpart_t", self.input.node, component=".W_hpart.x")
-
-    def _dropout_suffix(self, gate: str) -> str:
-        """The suffix of a gate's dropout component; a reset gate, of another width, has its own."""
-        return f".dropout_{gate}" if "r" in self.GATES else ".dropout"
-
-    def _write_dropout(self, out: ConfigLines) -> None:
-        for suffix, dim in {self._dropout_suffix(g): self._gate_dim(g) for g in self.GATES}.items():
-            self.dropout(out, suffix, dim)
-
-    def _write_gate(self, out: ConfigLines, gate: str) -> None:
-        weights = f".W_{gate}.{self.WEIGHTS}"
-        node = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=weights)
-        if self.drops:
-            node = out.node(f".{gate}_t_predrop", node, component=f".{gate}")
-        used = self._dropout_suffix(gate) if self.drops else f".{gate}"
-        out.node(f".{gate}_t", node, component=used)
 
     def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *delayed: str) -> None:
         """Add the component that computes candidate and cell, of type `kind`, and its node.
@@ -81,16 +56,12 @@ class FastGruLayer(_FastGru):
     """GRU; the cell is the output and the recurrent value."""
 
     OPTIONS = _OPTIONS
-    WEIGHTS = "xh"
+    WEIGHTS = ".W_{gate}.xh"
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the cell."""
-        return {"": Output(self.node("y_t"), self["cell-dim"])}
-
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and truncation."""
         cell = self["cell-dim"]
-        self._write_gates(out)
+        self._write_all_gates(out)
         self._nonlinearity(out, "GruNonlinearityComponent", "", "s_t")
         node = out.dim_range(".y_t", ".gru_nonlin_t", cell, cell)
         self.truncate(out, ".s_r", cell)
@@ -101,18 +72,12 @@ class _ProjectedFastGru(Projected, _FastGru):
     """Base class of fast GRU layers with a projection; its first columns are recurrent."""
 
     OPTIONS = options(_OPTIONS, PROJECTION)
-
-    def outputs(self) -> dict[str, Output]:
-        """The layer's outputs: the projection ("") and the cell."""
-        return {
-            "": Output(self.node("y_t"), self.projection_dim),
-            "c_t": Output(self.node("c_t"), self["cell-dim"]),
-        }
+    CELLS = (("c_t", "c_t"),)
 
     def _write_cell(self, out: ConfigLines) -> None:
         """Add lines for the gates and the cell."""
         recurrent = f"recurrent-dim={self.recurrent_dim}"
-        self._write_gates(out)
+        self._write_all_gates(out)
         self._nonlinearity(out, "GruNonlinearityComponent", recurrent, "c_t", "s_t")
         out.dim_range(".c_t", ".gru_nonlin_t", self["cell-dim"], self["cell-dim"])
 
@@ -123,7 +88,7 @@ class _ProjectedFastGru(Projected, _FastGru):
 
         Its first columns, node <layer><recurrent>, are the recurrent value.
         """
-        self.affine(out, weights, self["cell-dim"], self.projection_dim)
+        self.affine(out, weights, self["cell-dim"], self.dim)
         out.node(".y_t", source, component=weights)
         self.truncate(out, ".s_r", self.recurrent_dim)
         node = out.dim_range(recurrent, ".y_t", self.recurrent_dim)
@@ -134,8 +99,8 @@ class _ProjectedFastGru(Projected, _FastGru):
 
         The recurrent value, its first columns, is renormalized, the output batch-normalized.
         """
-        dims = self.recurrent_dim, self.projection_dim
-        self.affine(out, weights, self["cell-dim"], self.projection_dim)
+        dims = self.recurrent_dim, self.dim
+        self.affine(out, weights, self["cell-dim"], self.dim)
         projection = out.node(".y_t_tmp", source, component=weights)
         out.component(".renorm", "NormalizeComponent", dim=dims[0], target_rms=1.0)
         self.truncate(out, ".s_r", self.recurrent_dim)
@@ -150,7 +115,7 @@ class _ProjectedFastGru(Projected, _FastGru):
 class FastPgruLayer(_ProjectedFastGru):
     """GRU with a projection, part of which is the recurrent value."""
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and projection."""
         self._write_cell(out)
         self._write_projection(out, ".W_y.c", self.node("c_t"), ".s_t_pre")
@@ -162,7 +127,7 @@ class FastNormPgruLayer(_ProjectedFastGru):
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and normalized projection."""
         self._write_cell(out)
         self._write_norm_projection(out, ".W_y.c", self.node("c_t"))
@@ -176,7 +141,7 @@ class _FastOutputGru(_ProjectedFastGru):
     def _write_cell(self, out: ConfigLines) -> None:
         """Add lines for the gates, the cell, and the cell multiplied by the output gate."""
         cell = self["cell-dim"]
-        self._write_gates(out)
+        self._write_all_gates(out)
         self._nonlinearity(out, "OutputGruNonlinearityComponent", "", "c_t")
         out.dim_range(".c_t", ".gru_nonlin_t", cell, cell)
         self.product(out, ".cdoto", cell)
@@ -187,7 +152,7 @@ class _FastOutputGru(_ProjectedFastGru):
 class FastOpgruLayer(_FastOutputGru):
     """GRU with an output gate and a projection, part of which is the recurrent value."""
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and projection."""
         self._write_cell(out)
         self._write_projection(out, ".W_y.cdoto", self.node("cdoto"), ".s_t_preclip")
@@ -199,7 +164,7 @@ class FastNormOpgruLayer(_FastOutputGru):
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and normalized projection."""
         self._write_cell(out)
         self._write_norm_projection(out, ".W_y.cdoto", self.node("cdoto"))

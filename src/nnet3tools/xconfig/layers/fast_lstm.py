@@ -1,6 +1,6 @@
 """LSTM layers around LstmNonlinearityComponent, which computes gates and cell together."""
 
-from nnet3tools.xconfig.layer import ConfigLines, Output, flag
+from nnet3tools.xconfig.layer import ConfigLines, flag
 from nnet3tools.xconfig.layers.recurrent import (
     DECAY,
     PROJECTION,
@@ -50,15 +50,10 @@ class FastLstmLayer(_FastLstm):
     """LSTM; the output of the memory is the recurrent value."""
 
     OPTIONS = _OPTIONS
+    OUTPUT, CELLS = "m", (("c", "c"),)
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's outputs: m, the output of the memory (""), and the cell."""
-        memory = self.node("m_batchnorm" if self.has_batchnorm else "m")
-        dim = self["cell-dim"]
-        return {"": Output(memory, dim), "c": Output(self.node("c"), dim)}
-
-    def write(self, out: ConfigLines) -> None:
-        """Add lines for gates, nonlinearity, truncation[, batch norm]."""
+    def write_nodes(self, out: ConfigLines) -> None:
+        """Add lines for gates, nonlinearity and truncation."""
         cell = self["cell-dim"]
         self.affine(out, ".W_all", self.input.dim + cell, 4 * cell)
         self._nonlinearity(out)
@@ -66,8 +61,6 @@ class FastLstmLayer(_FastLstm):
         out.node(".W_all", self.with_input("m_trunc"))
         self._cell_nodes(out, "W_all")
         self._unprojected_nodes(out)
-        if self.has_batchnorm:
-            out.step(".m_batchnorm", "BatchNormComponent", self.node("m"), dim=cell)
 
 
 @register("lstmb-layer")
@@ -80,12 +73,9 @@ class LstmbLayer(_FastLstm):
         orthonormal_constraint=Option(1.0, ANY),
         self_scale=Option(1.0, ANY),
     )
+    OUTPUT = "m_batchnorm"
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the batch-normalized output of the memory."""
-        return {"": Output(self.node("m_batchnorm"), self["cell-dim"])}
-
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines: two matrices, scale and offset, nonlinearity, truncation, batch norm."""
         self._write_components(out)
         memory = f"Scale({self['self-scale']}, {self.node('m_trunc')})"
@@ -115,22 +105,7 @@ class FastLstmpLayer(Projected, _FastLstm):
     """LSTM with a projection, part of which is the recurrent value."""
 
     OPTIONS = options(_OPTIONS, PROJECTION, dropout_proportion=Option(-1.0, DROPOUT))
-
-    def outputs(self) -> dict[str, Output]:
-        """The layer's outputs: the projection ("") and the cell."""
-        projection = self.node("rp_batchnorm" if self.has_batchnorm else "rp")
-        return {
-            "": Output(projection, self.projection_dim),
-            "c_t": Output(self.node("c"), self["cell-dim"]),
-        }
-
-    def write(self, out: ConfigLines) -> None:
-        """Add lines for gates, nonlinearity, projection, truncation[, batch norm]."""
-        self._write_components(out)
-        self._write_nodes(out)
-        if self.has_batchnorm:
-            kind, dim = "BatchNormComponent", self.projection_dim
-            out.step(".rp_batchnorm", kind, self.node("rp"), dim=dim)
+    OUTPUT, CELLS = "rp", (("c_t", "c"),)
 
     def _write_components(self, out: ConfigLines) -> None:
         cell, recurrent = self["cell-dim"], self.recurrent_dim
@@ -140,9 +115,11 @@ class FastLstmpLayer(Projected, _FastLstm):
         if self.drops:
             settings = self.given("dropout-proportion")
             out.component(".dropout_mask", "DropoutMaskComponent", "output-dim=3", settings)
-        self.affine(out, ".W_rp", cell, self.projection_dim)
+        self.affine(out, ".W_rp", cell, self.dim)
 
-    def _write_nodes(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
+        """Add lines for gates, nonlinearity, projection and truncation."""
+        self._write_components(out)
         cell, recurrent = self["cell-dim"], self.recurrent_dim
         out.node(".W_all", self.with_input("r_trunc"))
         mask = [self.node("dropout_mask")] if self.drops else []

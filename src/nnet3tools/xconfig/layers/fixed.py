@@ -10,8 +10,16 @@ FIXED = "FixedAffineComponent"
 _FILE = Check(lambda value: value != "", "a file name")
 
 
+class _FromFile(Layer):
+    """Base class of layers that are an affine transform from the file affine-transform-file."""
+
+    def write(self, out: ConfigLines) -> str:
+        """Add the transform's component and node."""
+        return out.step("", FIXED, self.input.node, matrix=self["affine-transform-file"])
+
+
 @register("fixed-affine-layer")
-class FixedAffineLayer(Layer):
+class FixedAffineLayer(_FromFile):
     """An affine transform, such as LDA, from a file that is estimated later.
 
     The network of init.config, which ends before this layer, computes the features for that.
@@ -28,7 +36,7 @@ class FixedAffineLayer(Layer):
     def configs(self) -> dict[str, list[str]]:
         """Lines by config: ref has a random transform, final the file's; init outputs the input."""
         source = self.input.node
-        init, ref, final = (ConfigLines(self.name) for _ in range(3))
+        init, ref = ConfigLines(self.name), ConfigLines(self.name)
         if self["write-init-config"]:
             node = source
             if self["delay"] != 0:
@@ -36,12 +44,11 @@ class FixedAffineLayer(Layer):
                 node = f"Offset({node}, {self['delay']})"
             init.add(f"output-node name=output input={node}")
         ref.step("", FIXED, source, input_dim=self.input.dim, output_dim=self["dim"])
-        final.step("", FIXED, source, matrix=self["affine-transform-file"])
-        return {"init": init.lines, "ref": ref.lines, "final": final.lines}
+        return super().configs() | {"init": init.lines, "ref": ref.lines}
 
 
 @register("idct-layer")
-class IdctLayer(Layer):
+class IdctLayer(_FromFile):
     """The inverse DCT without cepstral liftering; the layer writes the matrix to its file."""
 
     OPTIONS = options(
@@ -59,10 +66,6 @@ class IdctLayer(Layer):
             all(lifter(self["cepstral-lifter"], self.input.dim)),
             f"option 'cepstral-lifter': {self['cepstral-lifter']} makes coefficients zero",
         )
-
-    def write(self, out: ConfigLines) -> None:
-        """Add the transform's component and node."""
-        out.step("", FIXED, self.input.node, matrix=self["affine-transform-file"])
 
     def files(self) -> dict[str, str]:
         """The matrix file: the inverse DCT and a column of zeros for the bias, as Kaldi text."""

@@ -4,39 +4,28 @@ z is the update gate, r the reset gate, o the output gate, h the candidate, y th
 recurrent value, n the rest of a projection.
 """
 
-from nnet3tools.xconfig.layer import ConfigLines, Output
+from nnet3tools.xconfig.layer import ConfigLines
 from nnet3tools.xconfig.layers.recurrent import (
     DROPOUT_OPTIONS,
     NONLINEARITIES,
     PROJECTION,
     RECURRENCE,
+    GruLayerBase,
     Projected,
-    RecurrentLayer,
 )
 from nnet3tools.xconfig.options import ANY, Option, options
 from nnet3tools.xconfig.registry import register
 
 
-class _Gru(RecurrentLayer):
+class _Gru(GruLayerBase):
     """Base class of GRU layers whose gates, candidate and cell are elementary components."""
 
-    GATES = "zr"
+    WEIGHTS, BEFORE_DROPOUT = ".W_z.xs_{gate}", ".{gate}_predrop_t"
 
     @property
     def cell_before(self) -> str:
         """The descriptor of the cell at the previous time."""
         return self.before("y_t")
-
-    def gate_dim(self, gate: str) -> int:
-        """Columns of a gate: as many as the recurrent value for the reset gate, else the cell's."""
-        return self.recurrent_dim if gate == "r" else self["cell-dim"]
-
-    def write_gate(self, out: ConfigLines, gate: str, dropout: str) -> None:
-        """Add the nodes of a gate; with dropout, the last has the component <layer><dropout>."""
-        pre = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=f".W_z.xs_{gate}")
-        if self.drops:
-            pre = out.node(f".{gate}_predrop_t", pre, component=f".{gate}")
-        out.node(f".{gate}_t", pre, component=dropout if self.drops else f".{gate}")
 
     def write_cell(self, out: ConfigLines) -> None:
         """Add the nodes of the cell y = (1 - z) h + z y_before."""
@@ -54,8 +43,7 @@ class _Gru(RecurrentLayer):
 
     def write_activations(self, out: ConfigLines) -> None:
         """Add the components of the nonlinearities of gates and candidate."""
-        for gate in self.GATES:
-            self.activation(out, f".{gate}", "Sigmoid", self.gate_dim(gate))
+        self.write_sigmoids(out)
         self.activation(out, ".h", "Tanh", self["cell-dim"])
 
 
@@ -64,17 +52,12 @@ class _ResetGru(_Gru):
 
     def write_to_cell(self, out: ConfigLines) -> None:
         """Add all components and nodes from the gates to the node y_t of the cell, inclusive."""
-        cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
-        for gate in self.GATES:
-            self.affine(out, f".W_z.xs_{gate}", input_dim, self.gate_dim(gate))
-        self.affine(out, ".W_h.UW", input_dim, cell)
-        if self.drops:
-            for gate in self.GATES:
-                self.dropout(out, f".dropout_{gate}", self.gate_dim(gate))
+        self.write_gate_matrices(out)
+        self.affine(out, ".W_h.UW", self.input.dim + self.recurrent_dim, self["cell-dim"])
+        self.write_dropouts(out)
         self.write_activations(out)
         self.write_products(out, ".h1", self.recurrent_dim)
-        for gate in self.GATES:
-            self.write_gate(out, gate, f".dropout_{gate}")
+        self.write_gates(out)
         reset = f"Append({self.node('r_t')}, {self.before('s_t')})"
         reset = out.node(".h1_t", reset, component=".h1")
         pre = out.node(".h_t_pre", f"Append({self.input.node}, {reset})", component=".W_h.UW")
@@ -87,17 +70,14 @@ class GruLayer(_ResetGru):
     """GRU; the cell is the output and the recurrent value."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES)
+    OUTPUT = "s_t"
 
     @property
     def cell_before(self) -> str:
         """The descriptor of the recurrent value, which is the cell."""
         return self.before("s_t")
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the cell."""
-        return {"": Output(self.node("s_t"), self["cell-dim"])}
-
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the cell and its truncation."""
         self.write_to_cell(out)
         self.truncate(out, ".s_r", self["cell-dim"])
@@ -108,17 +88,11 @@ class _ProjectedGru(Projected, _Gru):
     """Base class of GRU layers with a projection, whose first columns are recurrent."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES, PROJECTION)
-
-    def outputs(self) -> dict[str, Output]:
-        """The layer's outputs: the projection ("") and the candidate."""
-        return {
-            "": Output(self.node("sn_t"), self.projection_dim),
-            "h_t": Output(self.node("h_t"), self["cell-dim"]),
-        }
+    OUTPUT, CELLS = "sn_t", (("h_t", "h_t"),)
 
     def write_projection_components(self, out: ConfigLines) -> None:
         """Add the components of the projection and the truncation."""
-        self.affine(out, ".W_s.ys", self["cell-dim"], self.projection_dim)
+        self.affine(out, ".W_s.ys", self["cell-dim"], self.dim)
         self.truncate(out, ".s_r", self.recurrent_dim)
 
     def write_projection(self, out: ConfigLines, cell: str) -> None:
@@ -131,7 +105,7 @@ class _ProjectedGru(Projected, _Gru):
     def write_norm_components(self, out: ConfigLines) -> None:
         """Add components for projection, truncation, and norms of output and recurrent value."""
         self.write_projection_components(out)
-        out.component(".batchnorm", "BatchNormComponent", dim=self.projection_dim, target_rms=1.0)
+        out.component(".batchnorm", "BatchNormComponent", dim=self.dim, target_rms=1.0)
         out.component(".renorm", "NormalizeComponent", dim=self.recurrent_dim, target_rms=1.0)
 
 
@@ -139,7 +113,7 @@ class _ProjectedGru(Projected, _Gru):
 class PgruLayer(_ProjectedGru, _ResetGru):
     """GRU with a projection, part of which is the recurrent value."""
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the cell and its projection."""
         self.write_to_cell(out)
         self.write_projection(out, "y_t")
@@ -151,7 +125,7 @@ class NormPgruLayer(_ProjectedGru, _ResetGru):
 
     OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS)
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the cell and its normalized projection."""
         self.write_to_cell(out)
         self.write_norm_components(out)
@@ -170,8 +144,7 @@ class _OutputGru(_ProjectedGru):
     def write_to_output(self, out: ConfigLines) -> None:
         """Add all components and nodes to node y_o_t, inclusive: cell times output gate."""
         self._write_components(out)
-        for gate in self.GATES:
-            self.write_gate(out, gate, ".dropout")
+        self.write_gates(out)
         out.node(".h_t_pre", self.input.node, component=".W_h.UW")
         out.node(".h_t_pre2", self.cell_before, component=".W_h.UW_elementwise")
         out.node(".h_t", f"Sum({self.node('h_t_pre')}, {self.node('h_t_pre2')})", component=".h")
@@ -179,23 +152,21 @@ class _OutputGru(_ProjectedGru):
         out.node(".y_o_t", f"Append({self.node('o_t')}, {self.node('y_t')})", component=".o1")
 
     def _write_components(self, out: ConfigLines) -> None:
-        cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
-        for gate in self.GATES:
-            self.affine(out, f".W_z.xs_{gate}", input_dim, cell)
+        cell = self["cell-dim"]
+        self.write_gate_matrices(out)
         self.affine(out, ".W_h.UW", self.input.dim, cell)
         kind = "NaturalGradientPerElementScaleComponent"
         out.component(".W_h.UW_elementwise", kind, self.scales(), dim=cell)
         self.write_activations(out)
         self.write_products(out, ".o1", cell)
-        if self.drops:
-            self.dropout(out, ".dropout", cell)
+        self.write_dropouts(out)
 
 
 @register("opgru-layer")
 class OpgruLayer(_OutputGru):
     """GRU with an output gate and a projection, part of which is the recurrent value."""
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the gated cell and its projection."""
         self.write_to_output(out)
         self.write_projection(out, "y_o_t")
@@ -211,7 +182,7 @@ class NormOpgruLayer(_OutputGru):
         l2_regularize=Option(0.0, ANY),
     )
 
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the gated cell and its normalized projection."""
         self.write_to_output(out)
         self.write_norm_components(out)

@@ -3,6 +3,7 @@
 import math
 
 from nnet3tools.xconfig.layer import CONFIGS, INPUT, ConfigLines, Layer, Output
+from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import (
     ANY,
     NUMBER,
@@ -31,15 +32,21 @@ class InputLayer(Layer):
     def derive(self) -> None:
         """Leave all options as given: dim has no default."""
 
+    def write(self, out: ConfigLines) -> str:
+        """Add the line of the input-node."""
+        out.add(f"input-node name={self.name} dim={self['dim']}")
+        return self.name
+
     def configs(self) -> dict[str, list[str]]:
         """The layer's lines for each config file: the input-node in all of them."""
-        return {config: [f"input-node name={self.name} dim={self['dim']}"] for config in CONFIGS}
+        return dict.fromkeys(CONFIGS, super().configs()["final"])
 
 
-def _write_output(layer: Layer, out: ConfigLines, node: str) -> None:
+def _write_output(layer: Layer, out: ConfigLines, node: str) -> str:
     if layer["output-delay"] != 0:
         node = f"Offset({node}, {layer['output-delay']})"
     out.add(f"output-node name={layer.name} input={node} objective={layer['objective-type']}")
+    return ""
 
 
 @register("output")
@@ -52,9 +59,9 @@ class PlainOutput(Layer):
         """No outputs: an output-node cannot be an input."""
         return {}
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add the line of the output-node."""
-        _write_output(self, out, self.input.node)
+        return _write_output(self, out, self.input.node)
 
 
 @register("output-layer")
@@ -88,7 +95,7 @@ class OutputLayer(Layer):
         parts = ["affine", "log-softmax"] if self["include-log-softmax"] else ["affine"]
         return {part: Output(f"{self.name}.{part}", self["dim"]) for part in parts}
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for [linear,] affine[, log-softmax] and the output-node."""
         node, dim = self.input.node, self.input.dim
         shared = "learning-rate-factor l2-regularize max-change"
@@ -107,15 +114,8 @@ class OutputLayer(Layer):
                 max_change=0.75,
             )
             dim = self["bottleneck-dim"]
-        node = out.step(
-            ".affine",
-            "NaturalGradientAffineComponent",
-            node,
-            self["ng-affine-options"],
-            self.given(f"{shared} param-stddev bias-stddev"),
-            input_dim=dim,
-            output_dim=self["dim"],
-        )
+        given, dims = self.given(f"{shared} param-stddev bias-stddev"), (dim, self["dim"])
+        node = out.matrix(".affine", AFFINE, node, dims, self["ng-affine-options"], given)
         if self["include-log-softmax"]:
             node = out.step(".log-softmax", "LogSoftmaxComponent", node, dim=self["dim"])
-        _write_output(self, out, node)
+        return _write_output(self, out, node)

@@ -4,7 +4,7 @@ i, f, o are the gates, g the cell's input, c the cell, h its nonlinearity, m the
 memory, r the recurrent value, p the rest of a projection.
 """
 
-from nnet3tools.xconfig.layer import ConfigLines, Output
+from nnet3tools.xconfig.layer import ConfigLines
 from nnet3tools.xconfig.layers.recurrent import (
     DECAY,
     NONLINEARITIES,
@@ -21,6 +21,8 @@ _SCALE = "NaturalGradientPerElementScaleComponent"
 
 class _PeepholeLstm(RecurrentLayer):
     """Base class of LSTM layers whose gates and cell are elementary components, with peepholes."""
+
+    CELLS = (("c_t", "c_t"),)
 
     def _write_cell(self, out: ConfigLines) -> None:
         self._write_components(out)
@@ -69,12 +71,9 @@ class LstmLayer(_PeepholeLstm):
     """LSTM with peepholes; the output of the memory is the recurrent value."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES, DECAY)
+    OUTPUT = "m_t"
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's outputs: m, the output of the memory (""), and the cell."""
-        return {part: Output(self.node(part or "m_t"), self["cell-dim"]) for part in ("", "c_t")}
-
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the cell, its output and the recurrent value."""
         self._write_cell(out)
         self.truncate(out, ".r", self["cell-dim"])
@@ -93,23 +92,13 @@ class LstmpLayer(Projected, _PeepholeLstm):
         dropout_proportion=Option(-1.0, DROPOUT),
         dropout_per_frame=Option(False, ANY),
     )
+    OUTPUT = "rp_t"
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's outputs: the projection ("") and the cell."""
-        projection = self.node("rp_t_batchnorm" if self.has_batchnorm else "rp_t")
-        return {
-            "": Output(projection, self.projection_dim),
-            "c_t": Output(self.node("c_t"), self["cell-dim"]),
-        }
-
-    def write(self, out: ConfigLines) -> None:
+    def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the cell, its projection and the recurrent value."""
         self._write_cell(out)
-        self.affine(out, ".W_rp.m", self["cell-dim"], self.projection_dim)
+        self.affine(out, ".W_rp.m", self["cell-dim"], self.dim)
         self.truncate(out, ".r", self.recurrent_dim)
-        projection = out.node(".rp_t", self.node("m_t"), component=".W_rp.m")
+        out.node(".rp_t", self.node("m_t"), component=".W_rp.m")
         recurrent = out.dim_range(".r_t_preclip", ".rp_t", self.recurrent_dim)
         out.node(".r_t", recurrent, component=".r")
-        if self.has_batchnorm:
-            kind, dim = "BatchNormComponent", self.projection_dim
-            out.step(".rp_t_batchnorm", kind, projection, dim=dim)

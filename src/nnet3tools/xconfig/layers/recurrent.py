@@ -1,6 +1,8 @@
 """The base of LSTM and GRU layers: options, projections, truncation of derivatives."""
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, delayed, flag
+from typing import ClassVar
+
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output, delayed, flag
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, DROPOUT, NON_ZERO, POSITIVE, PROPORTION, Option, options
 
@@ -34,6 +36,11 @@ DROPOUT_OPTIONS = options(
 class RecurrentLayer(Layer):
     """Base class of LSTM and GRU layers: layers with a cell."""
 
+    OUTPUT: ClassVar[str] = ""
+    """The node <layer>.<OUTPUT> of the main output; batch norm appends _batchnorm to it."""
+    CELLS: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Further outputs, of cell-dim columns: (name after <layer>., node's name after <layer>.)."""
+
     def derive(self) -> None:
         """Set cell-dim to the input's columns unless it is given."""
         if self["cell-dim"] <= 0:
@@ -63,6 +70,30 @@ class RecurrentLayer(Layer):
     def with_input(self, recurrent: str) -> str:
         """The descriptor of the layer's input and the previous value of `<layer>.<recurrent>`."""
         return f"Append({self.input.node}, {self.before(recurrent)})"
+
+    @property
+    def dim(self) -> int:
+        """Columns of the main output."""
+        return self["cell-dim"]
+
+    def outputs(self) -> dict[str, Output]:
+        """The layer's outputs: the main output ("") and those in CELLS."""
+        main = f"{self.OUTPUT}_batchnorm" if self.has_batchnorm else self.OUTPUT
+        found = {"": Output(self.node(main), self.dim)}
+        cell = self["cell-dim"]
+        return found | {name: Output(self.node(node), cell) for name, node in self.CELLS}
+
+    def write(self, out: ConfigLines) -> str:
+        """Add the layer's config lines to `out`; return ""."""
+        self.write_nodes(out)
+        if self.has_batchnorm:
+            part, source = f".{self.OUTPUT}_batchnorm", self.node(self.OUTPUT)
+            out.step(part, "BatchNormComponent", source, dim=self.dim)
+        return ""
+
+    def write_nodes(self, out: ConfigLines) -> None:
+        """Add lines for all components and nodes, except batch norm of the output."""
+        raise NotImplementedError
 
     def _recurrence_scale(self) -> float:
         time = self.values.get("decay-time", -1.0)
@@ -123,6 +154,52 @@ class RecurrentLayer(Layer):
         out.component(suffix, "BackpropTruncationComponent", self.truncation(), dim=dim)
 
 
+class GruLayerBase(RecurrentLayer):
+    """Base class of GRU layers; z is the update gate, r the reset gate, o the output gate."""
+
+    GATES: ClassVar[str] = "zr"
+    WEIGHTS: ClassVar[str] = ""
+    """The suffix of the matrix of gate {gate}."""
+    BEFORE_DROPOUT: ClassVar[str] = ""
+    """The suffix of the node between gate {gate} and its dropout."""
+
+    def gate_dim(self, gate: str) -> int:
+        """Columns of a gate: as many as the recurrent value for the reset gate, else the cell's."""
+        return self.recurrent_dim if gate == "r" else self["cell-dim"]
+
+    def _dropout_suffix(self, gate: str) -> str:
+        """The suffix of a gate's dropout component; a reset gate, of another width, has its own."""
+        return f".dropout_{gate}" if "r" in self.GATES else ".dropout"
+
+    def write_gate_matrices(self, out: ConfigLines) -> None:
+        """Add the components of the gates' matrices."""
+        for gate in self.GATES:
+            input_dim, suffix = self.input.dim + self.recurrent_dim, self.WEIGHTS.format(gate=gate)
+            self.affine(out, suffix, input_dim, self.gate_dim(gate))
+
+    def write_sigmoids(self, out: ConfigLines) -> None:
+        """Add the components of the gates' nonlinearities."""
+        for gate in self.GATES:
+            self.activation(out, f".{gate}", "Sigmoid", self.gate_dim(gate))
+
+    def write_dropouts(self, out: ConfigLines) -> None:
+        """Add the components of the gates' dropout, if there is any."""
+        if self.drops:
+            dims = {self._dropout_suffix(gate): self.gate_dim(gate) for gate in self.GATES}
+            for suffix, dim in dims.items():
+                self.dropout(out, suffix, dim)
+
+    def write_gates(self, out: ConfigLines) -> None:
+        """Add the nodes of the gates."""
+        for gate in self.GATES:
+            weights = self.WEIGHTS.format(gate=gate)
+            node = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=weights)
+            if self.drops:
+                node = out.node(self.BEFORE_DROPOUT.format(gate=gate), node, component=f".{gate}")
+            last = self._dropout_suffix(gate) if self.drops else f".{gate}"
+            out.node(f".{gate}_t", node, component=last)
+
+
 class Projected(RecurrentLayer):
     """Base class of layers whose output projects the cell.
 
@@ -140,9 +217,9 @@ class Projected(RecurrentLayer):
         """Raise ConfigError if the projection is wider than the cell."""
         super().check()
         self.require(
-            self.projection_dim <= self["cell-dim"],
+            self.dim <= self["cell-dim"],
             f"expected recurrent-projection-dim and non-recurrent-projection-dim that make at most "
-            f"cell-dim={self['cell-dim']}, found {self.projection_dim}",
+            f"cell-dim={self['cell-dim']}, found {self.dim}",
         )
 
     @property
@@ -151,6 +228,6 @@ class Projected(RecurrentLayer):
         return self["recurrent-projection-dim"]
 
     @property
-    def projection_dim(self) -> int:
-        """Number of columns of the projection."""
+    def dim(self) -> int:
+        """Columns of the projection, which is the main output."""
         return self["recurrent-projection-dim"] + self["non-recurrent-projection-dim"]

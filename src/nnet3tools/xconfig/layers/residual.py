@@ -1,6 +1,6 @@
 """Residual blocks: two or three convolutions, and the sum of their output and the block's input."""
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer
 from nnet3tools.xconfig.layers.convolution import (
     CONVOLUTION,
     PREPARATION,
@@ -79,20 +79,11 @@ class ResBlock(_Block):
         )
         self.values["num-filters"] = filters
 
-    def outputs(self) -> dict[str, Output]:
-        """Input plus last convolution: the node `noop` or, for other bypass-sources, a Sum(...)."""
-        last = f"{self.name}.conv{self._num_convolutions}"
-        sources = {
-            "input": self.input.node,
-            "relu": f"{self.name}.relu1",
-            "batchnorm": f"{self.name}.batchnorm1",
-        }
-        source = sources.get(self["bypass-source"])
-        node = f"Sum({last}, {source})" if source else f"{self.name}.noop"
-        return {"": Output(node, self.input.dim)}
+    def write(self, out: ConfigLines) -> str:
+        """Add lines relu1, batchnorm1, conv1, ...; of three convolutions only conv2 has offsets.
 
-    def write(self, out: ConfigLines) -> None:
-        """Add lines relu1, batchnorm1, conv1, ...; of three convolutions only conv2 has offsets."""
+        The main output is the sum of the last convolution and the bypass-source.
+        """
         node, height = self.input.node, self["height"]
         widths = [self["num-filters"]] * 3
         if self._num_convolutions == 3:
@@ -117,7 +108,9 @@ class ResBlock(_Block):
             )
         if self["bypass-source"] == "noop":
             out.add(f"component name={self.name}.noop dim={self.input.dim} type=NoOpComponent")
-            out.node(".noop", f"Sum({self.input.node}, {node})")
+            return out.node(".noop", f"Sum({self.input.node}, {node})")
+        sources = {"relu": f"{self.name}.relu1", "batchnorm": f"{self.name}.batchnorm1"}
+        return f"Sum({node}, {sources.get(self['bypass-source'], self.input.node)})"
 
 
 @register("res2-block")
@@ -164,12 +157,12 @@ class Res2Block(_Block):
             f"found {self['time-period']}",
         )
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the last ReLU."""
-        dim = self["height-out"] * self["num-filters"]
-        return {"": Output(f"{self.name}.relu{self._num_convolutions}", dim)}
+    @property
+    def dim(self) -> int:
+        """Columns of the main output: height times filters."""
+        return self["height-out"] * self["num-filters"]
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for conv1, batchnorm1, scaleoffset1, relu1 ...; the last ReLU adds input."""
         source = self.input.node
         bypass = source
@@ -187,6 +180,7 @@ class Res2Block(_Block):
             node = write_relu(self, out, f".relu{n}", node, dim, filters, str(n))
         if bypass != source:
             self._bypass(out)
+        return node
 
     def _filters_out(self, n: int) -> int:
         """The number of filters after the n-th convolution."""

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from nnet3tools.nnet.config import is_valid_name
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, NON_NEGATIVE, NUMBER, POSITIVE, Option, options
 from nnet3tools.xconfig.registry import register
@@ -17,13 +17,9 @@ class OneComponent(Layer):
 
     KIND: ClassVar[str] = ""
 
-    def outputs(self) -> dict[str, Output]:
-        """The component's node as main output: `dim` columns; without that option, the input's."""
-        return {"": Output(self.name, self.values.get("dim", self.input.dim))}
-
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add the component and its node."""
-        out.step("", self.KIND, self.input.node, self.settings(), dim=self.input.dim)
+        return out.step("", self.KIND, self.input.node, self.settings(), dim=self.input.dim)
 
     def settings(self) -> str:
         """The layer's options that go to the component, as text `key=value ...`."""
@@ -83,10 +79,10 @@ class Offset(OneComponent):
 class _Linear(OneComponent):
     """Base class of layers that multiply by a trained matrix."""
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add the component with its dimensions, and its node."""
-        dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}
-        out.step("", self.KIND, self.input.node, self.settings(), **dims)
+        dims = self.input.dim, self["dim"]
+        return out.matrix("", self.KIND, self.input.node, dims, self.settings())
 
 
 @register("linear-component")
@@ -145,10 +141,11 @@ class DimRange(Layer):
             f"the input has {self.input.dim}",
         )
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add the line of the dim-range-node."""
         source, dims = f"input-node={self.input.node}", self.given("dim dim-offset")
         out.add("dim-range-node", f"name={self.name}", source, dims)
+        return self.name
 
 
 @register("delta-layer")
@@ -159,11 +156,12 @@ class Delta(Layer):
         """Raise ConfigError unless the input is a node, as dim-range-nodes require."""
         _require_node(self)
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output, which has three times the input's columns."""
-        return {"": Output(self.name, 3 * self.input.dim)}
+    @property
+    def dim(self) -> int:
+        """Columns of the main output: three times the input's."""
+        return 3 * self.input.dim
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for the differences over time, from copies of the input, and for batch norm."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
@@ -175,7 +173,7 @@ class Delta(Layer):
             "_2", "NoOpComponent", f"Append(Offset({node},0), {first}, {second})", dim=3 * dim
         )
         out.lines += appended.lines
-        out.step("", "BatchNormComponent", deltas, dim=3 * dim)
+        return out.step("", "BatchNormComponent", deltas, dim=3 * dim)
 
 
 @register("spec-augment-layer")
@@ -195,11 +193,7 @@ class SpecAugment(Layer):
         for key in ("freq-max-proportion", "time-zeroed-proportion"):
             self.require(self[key] < 1, f"option '{key}': expected less than 1, found {self[key]}")
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the second mask."""
-        return {"": Output(f"{self.name}.time-mask", self.input.dim)}
-
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for the two masks: of frequencies, then of times."""
         dim = self.input.dim
         node = out.step(
@@ -209,7 +203,7 @@ class SpecAugment(Layer):
             dim=dim,
             specaugment_max_proportion=self["freq-max-proportion"],
         )
-        out.step(
+        return out.step(
             ".time-mask",
             "SpecAugmentTimeMaskComponent",
             node,

@@ -2,7 +2,7 @@
 
 import re
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output, flag
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, flag
 from nnet3tools.xconfig.options import ANY, Check, Option, options
 from nnet3tools.xconfig.registry import register
 
@@ -49,13 +49,8 @@ class StatsLayer(Layer):
     def _part(self, what: str) -> str:
         return f"-{what}-{self._left}-{self._right}"
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the pooled statistics, at multiples of stats-period only."""
-        node = f"Round({self.name}{self._part('pooling')}, {self._period})"
-        return {"": Output(node, self["dim"])}
-
-    def write(self, out: ConfigLines) -> None:
-        """Add lines for statistics extraction and pooling."""
+    def write(self, out: ConfigLines) -> str:
+        """Add lines for statistics extraction and pooling, read at multiples of stats-period."""
         stats = out.step(
             self._part("extraction"),
             "StatisticsExtractionComponent",
@@ -65,7 +60,7 @@ class StatsLayer(Layer):
             output_period=self._period,
             include_variance=flag(self._stddev),
         )
-        out.step(
+        pooled = out.step(
             self._part("pooling"),
             "StatisticsPoolingComponent",
             stats,
@@ -76,3 +71,4 @@ class StatsLayer(Layer):
             num_log_count_features=int(self._count),
             output_stddevs=flag(self._stddev),
         )
+        return f"Round({pooled}, {self._period})"

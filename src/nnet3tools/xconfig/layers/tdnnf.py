@@ -1,6 +1,6 @@
 """Factorized TDNN layers, and the layer before the output of networks of them."""
 
-from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, POSITIVE, Check, Option, one_of, options
 from nnet3tools.xconfig.registry import register
@@ -45,12 +45,6 @@ class TdnnfLayer(Layer):
             f"dimension {self.input.dim}; found {self['bypass-scale']}",
         )
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the last operation."""
-        last = "batchnorm" if self["dropout-proportion"] == -1 else "dropout"
-        last = "noop" if self["bypass-scale"] != 0 else last
-        return {"": Output(f"{self.name}.{last}", self["dim"])}
-
     def _time_offsets(self) -> tuple[str, str]:
         """The text of the time offsets of the linear and of the affine component."""
         stride, context = self["time-stride"], self["context"]
@@ -59,29 +53,16 @@ class TdnnfLayer(Layer):
         before = f"{-stride},0"
         return before, {"default": f"0,{stride}", "shift-left": before, "left-only": "0"}[context]
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines: linear, affine, relu, batchnorm[, dropout][, noop that adds the input]."""
         dim, bottleneck = self["dim"], self["bottleneck-dim"]
         offsets1, offsets2 = self._time_offsets()
         shared = self.given("l2-regularize max-change")
-        node = out.step(
-            ".linear",
-            "TdnnComponent",
-            self.input.node,
-            shared,
-            f"use-bias=false time-offsets={offsets1} orthonormal-constraint=-1.0",
-            input_dim=self.input.dim,
-            output_dim=bottleneck,
-        )
-        node = out.step(
-            ".affine",
-            "TdnnComponent",
-            node,
-            shared,
-            f"time-offsets={offsets2}",
-            input_dim=bottleneck,
-            output_dim=dim,
-        )
+        kind, dims = "TdnnComponent", (self.input.dim, bottleneck)
+        text = f"use-bias=false time-offsets={offsets1} orthonormal-constraint=-1.0"
+        node = out.matrix(".linear", kind, self.input.node, dims, shared, text)
+        text, dims = f"time-offsets={offsets2}", (bottleneck, dim)
+        node = out.matrix(".affine", kind, node, dims, shared, text)
         repair = self.given("self-repair-scale")
         node = out.step(".relu", "RectifiedLinearComponent", node, repair, dim=dim)
         node = out.step(".batchnorm", "BatchNormComponent", node, dim=dim)
@@ -90,7 +71,8 @@ class TdnnfLayer(Layer):
             node = out.step(".dropout", "GeneralDropoutComponent", node, dropout, dim=dim)
         if (scale := self["bypass-scale"]) != 0:
             bypass = f"Sum(Scale({scale}, {self.input.node}), {node})"
-            out.step(".noop", "NoOpComponent", bypass, dim=dim)
+            node = out.step(".noop", "NoOpComponent", bypass, dim=dim)
+        return node
 
 
 @register("prefinal-layer")
@@ -114,27 +96,19 @@ class PrefinalLayer(Layer):
             f"found {self['big-dim']}",
         )
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the last batch norm."""
-        return {"": Output(f"{self.name}.batchnorm2", self["small-dim"])}
+    @property
+    def dim(self) -> int:
+        """Columns of the bottleneck, which is the main output."""
+        return self["small-dim"]
 
-    def write(self, out: ConfigLines) -> None:
+    def write(self, out: ConfigLines) -> str:
         """Add lines for affine, relu, batchnorm1, linear and batchnorm2."""
         big, small = self["big-dim"], self["small-dim"]
         shared = self.given("l2-regularize max-change")
-        node = out.step(
-            ".affine", AFFINE, self.input.node, shared, input_dim=self.input.dim, output_dim=big
-        )
+        node = out.matrix(".affine", AFFINE, self.input.node, (self.input.dim, big), shared)
         repair = self.given("self-repair-scale")
         node = out.step(".relu", "RectifiedLinearComponent", node, repair, dim=big)
         node = out.step(".batchnorm1", "BatchNormComponent", node, dim=big)
-        node = out.step(
-            ".linear",
-            "LinearComponent",
-            node,
-            shared,
-            "orthonormal-constraint=-1",
-            input_dim=big,
-            output_dim=small,
-        )
-        out.step(".batchnorm2", "BatchNormComponent", node, dim=small)
+        text = "orthonormal-constraint=-1"
+        node = out.matrix(".linear", "LinearComponent", node, (big, small), shared, text)
+        return out.step(".batchnorm2", "BatchNormComponent", node, dim=small)
