@@ -146,7 +146,10 @@ else:
     _SlotDescriptor = type(Field.name)
 
     def _with_slots(cls, found, frozen):
-        """A copy of the class `cls` with __slots__ for those fields in `found` that it adds."""
+        """A copy of `cls` with __slots__ for its own fields in `found` (name -> Field).
+
+        With `frozen` the copy also gets methods by which pickle sets the fields.
+        """
         inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
         omitted = {*found, "__dict__", "__weakref__"}
         body = {name: value for name, value in cls.__dict__.items() if name not in omitted}

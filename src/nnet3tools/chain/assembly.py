@@ -155,7 +155,7 @@ class ExampleBlocks:
 
 
 class Planned(NamedTuple):
-    """An example to be built from `plan` and an acceptor: C's `acceptor`, or in `supervision`."""
+    """An example to be built: C has made its `acceptor`, or else Python its `supervision`."""
 
     item: Waiting
     plan: ExamplePlan

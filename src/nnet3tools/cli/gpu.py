@@ -40,7 +40,7 @@ def math_if_possible(gpu_math: str) -> str:
 
 
 def cpu_kernels_option() -> str | None:
-    """The default, with help text, of the option field `cpu_kernels` of programs that compute."""
+    """The dataclass field, typed like its default, of the option --cpu-kernels: native or numpy."""
     return option(
         None,
         "How a CPU computes: native|numpy. Native kernels are made by the machine's C compiler at "

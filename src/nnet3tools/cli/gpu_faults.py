@@ -101,7 +101,7 @@ def without_memory(number: int, free: int) -> NoGpuError:
 
 
 def release_context(number: int) -> None:
-    """Release the memory on GPU `number` after an attempt; no CuPy objects may be on it."""
+    """Reset this process's CUDA context on GPU `number`; no CuPy objects may be on this GPU."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -103,7 +103,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _prepare(nnet: Nnet, options: Options) -> list[str]:
-    """Prepare a network for quantization, in place; returns the components to be quantized."""
+    """Prepare a network for quantization, in place; returns the names of components to quantize."""
     from nnet3tools.nnet.collapse import prepare_for_test
     from nnet3tools.nnet.config import name_matches_pattern
     from nnet3tools.nnet.quantization import (

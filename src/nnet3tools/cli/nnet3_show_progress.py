@@ -56,7 +56,7 @@ def main(options: Options, args: list[str]) -> None:
 def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
-    """Log the objective at points between `old` and `new`, and each component's share in it."""
+    """Log objectives between `old` and `new`, and components' shares; `device`: an array there."""
     from nnet3tools.nnet.arithmetic import (
         add_nnet,
         component_dot_products,

@@ -49,7 +49,7 @@ class OptionSpec:
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
     """Yield the options of a dataclass and of its option groups, except "hidden" fields.
 
-    `prefix` precedes the names, and `path` the fields, if the dataclass is itself a group.
+    If the dataclass is itself a group, `prefix` begins the names, and `path` are the fields to it.
     """
     for item in option_fields(options):
         if item.metadata.get("hidden") or not item.init:

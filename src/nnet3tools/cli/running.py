@@ -149,7 +149,7 @@ def _termination_raises() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def drop(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for exceptions that Python ignores in destructors: raise SystemExit again later."""
+        """Hook for exceptions ignored in destructors: a SystemExit is raised again after 1 ms."""
         nonlocal dropped
         if not isinstance(unraisable.exc_value, SystemExit):
             sys.__unraisablehook__(unraisable)

@@ -84,7 +84,7 @@ class Compiler:
     def plan_steps(
         self, requests: list[ComputationRequest], after_exploring: AfterExploring | None = None
     ) -> PlannedSteps:
-        """Graph, steps and matrices: what `compile`, called like this, finds before commands."""
+        """Graph, steps and matrices of which `compile`, with these arguments, makes commands."""
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
         for request in requests:

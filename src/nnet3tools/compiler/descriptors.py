@@ -83,11 +83,11 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """Split the sum of `locations` (step, row) into columns; each becomes one command.
+        """Split the sum of a descriptor's terms into columns; each becomes one command.
 
-        A column has one location for each row, or is a number: a whole submatrix in order.
-        `submatrix_of` has the submatrix of each step. Terms of nodes not in `nodes` (None: all) are
-        left out.
+        `locations` has the (step, row) of each term in each row. A column has one location for each
+        row; an int is a submatrix, all rows in order. `submatrix_of`: step -> submatrix. Terms of
+        nodes not in `nodes` (None: all) are left out.
         """
         if (simple := self._simple_columns(locations, submatrix_of, nodes)) is not None:
             return simple
@@ -102,8 +102,8 @@ class DescriptorCompiler:
     ) -> list[Column | int] | None:
         """The columns of a sum if each of its terms reads the same step in all rows; else None.
 
-        A column, the rows of one term, becomes one command; if it is a whole submatrix, it is given
-        as that number. `submatrix_of` is by step; only terms of `nodes` (None: all) count.
+        A column is one of the terms in `locations`, a Column or, for a whole submatrix, its number.
+        `submatrix_of`: step -> submatrix. Only terms of `nodes` (None: all) count.
         """
         if SEVERAL in locations.step_of_term:
             return None

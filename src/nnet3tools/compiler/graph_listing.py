@@ -88,7 +88,7 @@ def _is_constant(values: NDArray[np.int64], used: BoolArray) -> BoolArray:
 
 
 def _term_text(names: list[str], node: int, is_fixed: int, time: int, x_shift: int) -> str:
-    """The text "node(t-1)" of a dependency on time t + `time`, or "node(t=0)" if `is_fixed`."""
+    """The text "name(t-1, x+1)" of names[node] at t + time, x + x_shift; "(t=0)" if is_fixed."""
     when = f"t={time}" if is_fixed else f"t{time:+d}" if time else "t"
     return f"{names[node]}({when}{f', x{x_shift:+d}' if x_shift else ''})"
 

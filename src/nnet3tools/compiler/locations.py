@@ -73,9 +73,9 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 
 
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
-    """The columns of a sum if there is one only, or each has a submatrix of its own; else None.
+    """One Column per term if there is one term, or each has a submatrix of its own; else None.
 
-    The columns are in reverse order, as Kaldi's hash table would list a few submatrices.
+    Arguments: (rows, terms). The order is reversed, as Kaldi's hash table lists a few submatrices.
     """
     width = submatrices.shape[1]
     constant = (submatrices == submatrices[:1]).all(axis=0).tolist()

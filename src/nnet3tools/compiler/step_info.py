@@ -248,7 +248,7 @@ def dependencies(number: int, info: StepInfo) -> set[int]:
 
 
 def own_deriv_reason(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> DerivReason | None:
-    """Why a request, or the update of the step's component, asks for the derivative; or None."""
+    """Why the derivative by a step's matrix is requested, or updates its component; None if not."""
     node = info.step.node
     if info.step.is_input:
         spec = request.find_input(nnet.node_names[node])

@@ -140,7 +140,7 @@ class LevelledLattice:
         return alpha, beta, totals
 
     def posteriors(self, costs: _Doubles, found: Probabilities) -> _Doubles:
-        """The posterior of each of `arcs`; `costs` and `found` are those of `probabilities`."""
+        """The posterior of each of `arcs`; `found` is what `probabilities` returned for `costs`."""
         totals = found.totals[self._pieces[self.sources]]
         return np.exp(found.alpha[self.sources] - costs + found.beta[self._targets] - totals)
 

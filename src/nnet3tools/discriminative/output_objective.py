@@ -60,7 +60,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
     """A discriminative criterion for each output in an example.
 
     With --xent-regularize, the cross-entropy of the -xent output with the alignment's pdfs is
-    measured. `tallies` has further sums for each output. If `for_training` is False, as in
+    measured. `tallies` maps an output's name to further sums. If `for_training` is False, as in
     diagnostics, frame weights and the derivative of cross-entropy are not used.
     """
 

@@ -117,7 +117,7 @@ class SupervisionSplitter:
     def _range(self, begin: int, end: int, normalize: bool) -> CompactLattice:
         """The lattice of frames `begin` to `end` - 1, with a new start and a new final state.
 
-        `normalize` adds the logarithm of the unsplit lattice's probability to the first costs.
+        `normalize` adds the log of the unsplit lattice's probability to the new start's arcs.
         """
         fst, times = self._lattice.fst, self._times
         first, last = np.searchsorted(times, [begin, end])

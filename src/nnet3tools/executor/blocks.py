@@ -108,7 +108,7 @@ class Blocks(ChunkPlan):
     def _part(self, placed: _Placed, begin: int, num_inputs: int, num_outputs: int) -> Part:
         """The Part that says which rows of an utterance are in a block, and where they are there.
 
-        The block's input, `num_inputs` rows, begins at time `begin`; its output has `num_outputs`.
+        The block has `num_inputs` inputs, from stream time `begin` on, and `num_outputs` outputs.
         """
         utterance, context = placed.utterance, self._context
         last_frame = placed.first_frame + (len(utterance.output) - 1) * self._step

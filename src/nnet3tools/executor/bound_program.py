@@ -62,7 +62,7 @@ class BoundProgram:
         return flat.reshape(info.num_rows, info.num_cols)
 
     def view(self, c: int, submatrix: int) -> Array:
-        """The array of a submatrix, given by its number, just after command number `c`."""
+        """The array of submatrix number `submatrix` after command `c`; swaps can move matrices."""
         info = self.computation.submatrices[submatrix]
         block = self.plan.after(c, info.matrix_index)
         if (view := self._views.get((block, submatrix))) is None:

@@ -101,7 +101,7 @@ class ChunkPlan(ABC):
 
     @abstractmethod
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Add an utterance, set its `num_missing`, and yield the minibatches that are now full."""
+        """Add an utterance, set its `num_missing` outputs, and yield the minibatches now full."""
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
         """Minibatches, full or not, that compute the missing output rows of an utterance."""
@@ -144,7 +144,7 @@ class QueuedChunks(ChunkPlan):
                 yield self._minibatch(chunk.shape)
 
     def complete(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Yield one minibatch for each shape of the utterance's waiting chunks."""
+        """Yield one minibatch per shape of its waiting chunks; it may hold others' chunks, too."""
         for shape, queue in self._queues.items():
             if any(waiting is utterance for waiting, _ in queue):
                 yield self._minibatch(shape)

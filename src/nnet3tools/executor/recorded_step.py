@@ -132,7 +132,7 @@ class RecordedStep:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
 
     def _add_events(self, recorder: Recorder) -> Outcomes:
-        """Store this run's actions and decisions of the host for later runs; return outcomes."""
+        """Keep decisions and actions that `recorder` saw for later runs; return its outcomes."""
         outcomes = tuple(recorder.outcomes)
         for i, decision in enumerate((*recorder.decisions, None)):
             known = self._events.get(outcomes[:i])

@@ -102,7 +102,7 @@ class Replayer:
     def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
         """Do `work` by its Python code, or replay the operator calls recorded in an earlier run.
 
-        Equal `key`, equal work. `begins_run` is false if it uses memory of the run's earlier keys.
+        Equal `key`, equal work. `begins_run` is false for later work of a run (a backward pass).
         """
         for _, step in self.steps(key, [(0, work)], begins_run):
             step()

@@ -80,7 +80,7 @@ class OutputScaling:
             self._log_priors = tensor.asarray(np.log(priors.astype(np.float32)), like=like)
 
     def apply(self, output: Array) -> None:
-        """Scale an output matrix of shape (rows, dim) in place."""
+        """Set `output` (rows, dim) in place to (output - log(priors)) * acoustic scale."""
         if self._log_priors is not None:
             _subtract(output, self._log_priors)
         if self._scale != 1.0:

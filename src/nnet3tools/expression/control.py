@@ -184,7 +184,7 @@ def clip_gradient(x: Node, limit: float) -> Node:
 
 @described("adj")
 def checkpoint(x: Node) -> Node:
-    """Mark x as stored; the backward pass recomputes values between two such checkpoints."""
+    """A node equal to x whose value is stored; the backward pass recomputes values in between."""
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 

@@ -74,7 +74,7 @@ class Step:
 
 
 class Schedule:
-    """The order of steps that compute the values of roots and kept nodes, and the gradients."""
+    """The order of steps that compute values of `roots` and `keep`, and gradients if `gradient`."""
 
     def __init__(self, roots: Sequence[Node], gradient: bool, keep: Iterable[Node] = ()) -> None:
         self.roots, self._kept = tuple(roots), tuple(keep)

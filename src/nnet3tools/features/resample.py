@@ -131,7 +131,7 @@ def allowed_lengths(shortest: int, longest: int, factor: int = 3) -> list[int]:
 
 
 def lengths_of_copies(num_frames: int, lengths: Sequence[int], num_copies: int) -> list[int]:
-    """For each copy of an utterance, an entry of the ascending `lengths` close to `num_frames`."""
+    """Lengths of copies: lengths[i - 1], [i], [i - 2], [i + 1]; i is the first > num_frames."""
     after = int(np.searchsorted(lengths, num_frames, side="right"))
     numbers = [after + place for place in COPY_LENGTHS[:num_copies]]
     return [lengths[min(max(number, 0), len(lengths) - 1)] for number in numbers]

@@ -18,7 +18,7 @@ class ArcsByLabel:
         self._tables: dict[int, dict[int, list[ArcTuple]]] = {}
 
     def by_label(self, state: int) -> dict[int, list[ArcTuple]]:
-        """The arcs of a state by label; the dictionary is made at the first call for this state."""
+        """The arcs of a state by input label (output label if made with output=True); cached."""
         if (table := self._tables.get(state)) is None:
             table = defaultdict(list)
             for arc in self._lists[state]:

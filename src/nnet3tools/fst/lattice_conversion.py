@@ -83,7 +83,7 @@ def expanded(lattice: CompactLattice) -> Lattice:
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Add a path from `state` with `num_inner` ids of `first`; return its last state."""
+        """Add a path with word, costs and the first `num_inner` ids of `first`; return its end."""
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

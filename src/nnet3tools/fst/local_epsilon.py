@@ -62,7 +62,7 @@ class _Work:
         ]
 
     def join(self, state: int, position: int) -> None:
-        """Join the arc at `position` of a state with the arcs after it, in place, if possible."""
+        """Join an arc, where labels allow, with those after a target that has one arc in or out."""
         arc = self.arcs[state][position]
         between = arc[3]
         if between in (_DELETED, state):
@@ -130,7 +130,7 @@ class _Work:
             self._add(state, joined)
 
     def _reweight(self, state: int, position: int, weight: float) -> None:
-        """Add `weight` to the arc at `position`, and subtract it from the next state's arcs."""
+        """Add `weight` to arc `position`, subtract it from its target's arcs and final weight."""
         ilabel, olabel, before, between = self.arcs[state][position]
         self.arcs[state][position] = (ilabel, olabel, single(before + weight), between)
         self.arcs[between] = [

@@ -35,7 +35,7 @@ def read_minibatch_rules(text: str) -> dict[int, list[Range]]:
 
 @functools.cache
 def _minibatch_rules() -> pp.ParserElement:
-    """The grammar of minibatch rules; results are (example size or 0, ranges, position)."""
+    """The grammar of minibatch rules: (example size or 0 for any, [(first, last)], position)."""
     size = word(r"0{0,9}[1-9][0-9]{0,8}(?![0-9])", "a positive integer")
     size.set_parse_action(lambda t: int(t[0]))
 

@@ -142,7 +142,7 @@ class _Builder:
         self._add(node, ids, spec.indexes, is_input=not is_output)
 
     def _add_component(self, node: int, ids: IntArray, component: Component) -> None:
-        """Add the steps of a component that is not simple and of its input."""
+        """Add the steps of a component that is not simple (cindexes `ids`), and of its input."""
         graph = self.graph
         indexes = graph.indexes(ids)
         input_ids = graph.dependencies(ids).ravel()

@@ -57,7 +57,7 @@ class Layout:
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        """Regular expression for a record's bytes up to `rest`, with a group for each hole."""
+        """Regular expression for a record up to `rest`, with a group for each matrix or number."""
         parts = [re.escape(self.fixed[0])]
         for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
             parts += [form.pattern, re.escape(fixed)]
@@ -69,7 +69,7 @@ class Layout:
         return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def filled(self, columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
-        """The part of each record that the layout covers; `columns` has the bytes by hole."""
+        """Yield records, up to `rest`: `fixed` with the next bytes of columns[i] in each hole i."""
         parts: list[Iterable[bytes]] = [itertools.repeat(self.fixed[0])]
         for column, fixed in zip(columns, self.fixed[1:], strict=True):
             parts += [column, itertools.repeat(fixed)]
@@ -211,7 +211,7 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """The Layout with other bytes (`fixed`) and other `forms` of what varies than `layout`."""
+        """`layout` with `fixed` as bytes around its matrices and numbers, and `forms` for these."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)

@@ -84,8 +84,8 @@ class Field:
     True for single examples that Kaldi's programs write. `problem(values)` returns an error text
     about the fields up to this one, or "" if they are valid. A field with a `default` may be
     absent; a `rare` one is absent in most files and is written only if it has elements. `older` has
-    tokens and kinds of earlier versions of the format. `ends_layout`: from this field on, records
-    that are alike so far may differ in size.
+    tokens and kinds of earlier versions of the format. `ends_layout`: a Layout (encoded.py)
+    describes only the fields before this one, whose size varies.
     """
 
     name: str

@@ -25,7 +25,7 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 class HmmGraphs:
     """Replaces phones by HMMs over transition ids, for one tree and transition model.
 
-    `scale` multiplies the log-probabilities of transitions and self-loops.
+    `scale` multiplies log-probabilities; `_hmms` maps (phone, pdf of each pdf class) to an HMM.
     """
 
     tree: ContextDependency
@@ -138,7 +138,7 @@ def _loop_of(hmms: list[Fst]) -> Fst:
 
 
 def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
-    """Add HMM `number` to `arcs`; return (label, weight, target) of the arc from state 0 to it."""
+    """Add HMM `number` as a loop at state 0; return its entry arc as (label, weight, target)."""
     of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
     shared = (
         len(of_hmm[start]) == 1

@@ -108,8 +108,8 @@ class PhoneCounts:
 class _BiphonePdfs:
     """Assigns pdfs to pairs of phone sets; rare pairs share the pdfs of the phone alone.
 
-    Rare phones share one list of pdfs. `size` is the number of pdf classes, `numbers` yields new
-    pdfs.
+    Pairs seen less than `min_pair_count` times are rare. Phones seen at most `min_phone_count`
+    times share one list of pdfs. `size` is the number of pdf classes, `numbers` yields new pdfs.
     """
 
     counts: PhoneCounts | None

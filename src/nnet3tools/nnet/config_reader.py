@@ -103,7 +103,7 @@ def make_component(line: ConfigLine) -> Component:
 
 
 def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """First pass over config lines: add nodes with names and kinds, to which descriptors refer."""
+    """First pass: add to `nnet` the nodes of the lines, so that descriptors can refer to them."""
     taken = set(nnet.node_names)
     for name, line in line_of_node.items():
         nodes: list[tuple[str, Node]]

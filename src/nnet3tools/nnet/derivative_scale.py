@@ -24,7 +24,7 @@ def derivative_scale() -> Any:
 
 
 def as_derivative(number: float) -> Any:
-    """`number` times the present derivative scale, to compare with or add to derivatives."""
+    """`number` times derivative_scale() (1 if None), to compare with or add to derivatives."""
     return number if _scales[-1] is None else _scales[-1] * number
 
 

@@ -46,7 +46,7 @@ class SumDescriptor:
 
     @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The forwarding expressions in the part, each of one node, in Kaldi's order."""
+        """The expressions of one node each in this part of a descriptor, in Kaldi's order."""
         return tuple(leaf for term in self.terms for leaf in term.leaves)
 
     @property

@@ -298,7 +298,7 @@ def _stored(w: Array) -> tuple[Array, UpdateBuffers | None]:
 
 
 def _trace(parts: Sequence[Array]) -> Any:
-    """The trace of X X^T for X with the columns of `parts`."""
+    """The trace of X X^T, a float or Number, for X with the columns of all `parts`."""
     return functools.reduce(operator.add, [tensor.dot(part, part) for part in parts])
 
 

@@ -105,9 +105,9 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
 
 
 def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
-    """The squared scale that makes the change orthogonal to m, and the change's factor.
+    """The squared scale that makes the change orthogonal to m, and the change's factor (Numbers).
 
-    Both are views of `numbers` (4,), memory on the device of m. `p` is m m^T.
+    They are views of `numbers` (4,), scratch memory on m's device. `p` is m m^T, `name` the layer.
     """
     trace_p, trace_pp, square, factor = (numbers[i : i + 1] for i in range(4))
     rows = float(m.shape[0])

@@ -123,11 +123,11 @@ def merge_conditions(analysis: Analysis, merges: Merges) -> Conditions:
 
 
 def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
-    """(merges,) whether the order of accesses lets s1 and s2 share memory.
+    """(merges,) whether the order of accesses lets a command's submatrices s1 and s2 share memory.
 
-    For a copy with scale 1: before the command s2 is only zeroed; after it s1 is not written, and
-    is not read after the value in s2 is overwritten or freed. For all other commands: before the
-    command s2 is only zeroed, and after it s1 is not accessed.
+    Before the command, s2 must only be zeroed. After a copy of s1 to s2 with scale 1, s1 must not
+    be written, nor read after the value in s2 is overwritten or freed. After any other command s1
+    must not be accessed.
     """
     positions, s1, s2 = merges
     last = times.last_access(s1)

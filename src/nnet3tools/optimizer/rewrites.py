@@ -113,8 +113,8 @@ def _key(computation: Computation, context: PassContext) -> bytes:
 def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | None:
     """The order in which submatrices' rows begin and end, within the matrices after the passes.
 
-    Programs with equal `_key` and equal layouts are rewritten in the same way. None if it is
-    unknown which index lists the passes join.
+    Programs with equal `_key` and equal results are rewritten in the same way. `origins` has the
+    passes' merges. None if it is unknown which index lists the passes join.
     """
     places = _final_table(computation, origins)
     width = int((places[:, 1] + places[:, 2]).max()) + 1

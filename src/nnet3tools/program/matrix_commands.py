@@ -94,8 +94,8 @@ class MatrixAdd(_MatrixCommand):
 class RowsCommand(MoveCommand):
     """Base class of commands with a list that has an entry for each row of one submatrix.
 
-    OWN names the field of that submatrix. LIST names the field with the list's number, and the
-    table of the program with such lists.
+    OWN names the field of that submatrix. LIST names both the field with the list's number and the
+    program's attribute that holds all such lists.
     """
 
     __slots__ = ()

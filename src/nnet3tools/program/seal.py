@@ -54,7 +54,7 @@ class Seal:
 
 
 def write_seal(writer: Writer, nnet: Nnet, content: bytes, sizes: Sequence[int] = ()) -> None:
-    """Write a seal after `content`: what made it, the network, a digest, and the parts' `sizes`."""
+    """Write a seal: what made `content`, the network, a digest, its parts' `sizes` in bytes."""
     fields = {NETWORK: structure_digest(nnet), **_MAKERS, _CONTENT: _digest(content)}
     if sizes:
         fields[_SIZES] = ":".join(map(str, sizes))

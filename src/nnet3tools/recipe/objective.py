@@ -13,8 +13,8 @@ from nnet3tools.recipe.jobs import pipe_text
 class ExampleOrder:
     """The examples that a training job reads: the number of the archive, and how to read it.
 
-    `shift` is the frame to use of each example, or the number of frames to shift by. `buffer_size`
-    and `srand` are for shuffling. `augmentation` has options of nnet3-egs-augment-image.
+    `shift` is the frame to use of each example or, for chain examples, the frames to shift by.
+    `buffer_size`, `srand`: for shuffling. `augmentation` has options of nnet3-egs-augment-image.
     """
 
     archive: int

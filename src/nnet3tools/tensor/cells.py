@@ -222,11 +222,12 @@ def gru_nonlinearity_backprop(
 ) -> Iterator[Call]:
     """Set argument_deriv (rows, C), and add the derivative of GRU cells by their input to in_deriv.
 
-    argument_deriv is the derivative at the argument of tanh. From it follows the derivative by the
-    weights w_h: argument_deriv' (r s'), or the column sums of argument_deriv c'. out_value and
-    out_deriv are the cells' output [h, c] and the derivative by it. `repair` (C,) pulls saturated
-    cells back: -repair * h is added to argument_deriv. The results must not overlap the other
-    operands. The decorator runs the yielded Calls.
+    argument_deriv is the derivative at the argument of tanh. The derivative by w_h (C, R) is
+    argument_deriv^T (reset * state) or, by w_h (C,), the column sums of argument_deriv * cell (see
+    GruParts). x and w_h are those of gru_nonlinearity, out_value is its result [h, c], out_deriv
+    the derivative by that. `repair` (C,) pulls saturated cells back: -repair * h is added to
+    argument_deriv. The results must not overlap the other operands. The decorator runs the yielded
+    Calls.
     """
     dim, parts = len(w_h), gru_parts(x, w_h)
     repaired = 0.0 if repair is None else repair

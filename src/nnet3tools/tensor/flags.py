@@ -38,7 +38,7 @@ class Flag:
 
 
 class Flags:
-    """The flags of recorded work: each says whether a replay does a piece that may be left out."""
+    """The flags of a recorded step: each says whether a replay does one block of optional work."""
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []

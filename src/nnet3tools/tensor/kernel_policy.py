@@ -137,7 +137,7 @@ class KernelPolicy:
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def begin_run(self, will_replay: bool) -> None:
-        """Count a run on a CPU, to choose when kernels pay; `will_replay`: it is no first run."""
+        """Begin a run on a CPU; allow kernels if it `will_replay`, or after many first runs."""
         is_used = will_replay or self.num_first_runs >= MANY_FIRST_RUNS
         if is_used and self.known_kernels is None and are_native():
             from nnet3tools.tensor.cpu.calls import KnownKernels  # late: it takes time

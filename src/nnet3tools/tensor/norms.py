@@ -88,8 +88,7 @@ def _layer_norm_deriv(centred: bool, scaled: bool, add: bool, wanted: tuple[bool
     """The formula of layer_norm_backprop: derivatives by x, and by scale before rows are summed.
 
     Its operands are in_deriv, the product of out_deriv and the normalized x, x, out_deriv, eps,
-    then scale if `scaled`. `wanted` says which of the first two are computed; the other is no
-    operand.
+    then scale if `scaled`. `wanted`: which of the first two are computed; the other is no operand.
     """
     results = {
         "in_deriv": f"in_deriv {'+=' if add else '='} g * inverse"

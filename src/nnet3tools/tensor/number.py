@@ -158,7 +158,7 @@ class Tally(Number):
         self._host_value: float | None = float(value)
 
     def _update_host_value(self, function: Callable[[float, float], float], value: Any) -> None:
-        """Set the host's copy of the value to function(copy, value), now and in each replay."""
+        """Set the host's copy to function(copy, value), now and in replays; None for a Number."""
 
         def update() -> None:
             before = self._host_value

@@ -111,8 +111,7 @@ _NO_GAP = np.iinfo(np.int64).max
 def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
     """The start of the smallest gap of at least `size` bytes between ranges.
 
-    Ranges are begins[i] to ends[i], sorted by begin. If there is no such gap, the end of all
-    ranges.
+    Ranges are begins[i] to ends[i], sorted by begin. Without such a gap, the end of all ranges.
     """
     if not len(begins):
         return 0

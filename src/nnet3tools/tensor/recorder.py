@@ -32,8 +32,8 @@ PersistentObjects = dict[tuple[int, int], Any]
 class Recorder:
     """Records what runs in a `with` block: operator calls, and what the host decides or does.
 
-    Operator calls are recorded only with a workspace. The first decisions are not called but have
-    the outcomes `known_outcomes`; the first `num_actions_done` actions are not called either.
+    Operator calls are recorded only with a `workspace`, their scratch memory. The first decisions
+    (choices) take `known_outcomes`, and the first `num_actions_done` actions are left out.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Recorder:
     def decide(self, decision: Decision, is_optional: bool = False) -> Any:
         """The outcome of a choice of the host: the known one if any, else `decision()`; kept.
 
-        `is_optional`: it is about work that replays may leave out. A flag stands for it on a GPU,
-        so it is not counted as random.
+        `is_optional`: the choice is whether to do optional work, which a flag decides on a GPU, so
+        it is not counted as random.
         """
         if (place := len(self.outcomes)) < len(self._known_outcomes):
             outcome = self._known_outcomes[place]

@@ -61,7 +61,7 @@ state = _ThreadState()
 def dispatch(
     operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call an operator by this thread's recorder, a compiled kernel or run_now(*operands, ...)."""
+    """Call an operator by this thread's recorder, else by a known kernel, else by `run_now`."""
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
     if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
@@ -71,7 +71,7 @@ def dispatch(
 
 @contextmanager
 def recorders(event_recorder: Recorder | None, call_recorder: Recorder | None) -> Iterator[None]:
-    """In the `with` block this thread has these recorders (None: no recording)."""
+    """In the `with` block, record decisions and actions, and operator calls (None: do not)."""
     before = state.event_recorder, state.call_recorder
     state.event_recorder, state.call_recorder = event_recorder, call_recorder
     try:

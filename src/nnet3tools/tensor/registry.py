@@ -190,9 +190,10 @@ def operator(
 def implements(
     name: str, device: str, types: Iterable[str] = ("*",), binder: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator that registers an implementation of operator `name` for a device and types.
+    """Decorator that registers an implementation of operator `name` for "numpy" or "cupy".
 
-    With `binder` the function returns a callable that does the work; else it does the work itself.
+    `types` are names of dtypes, "*" for all that the operator accepts. With `binder` the function
+    returns a callable that does the work; else it does the work itself.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:

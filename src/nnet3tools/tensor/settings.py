@@ -27,9 +27,9 @@ class HasSettings:
 
 
 def begin_settings(thing: object, **values: object) -> None:
-    """Set attributes of `thing`; recorded operator calls stay valid.
+    """Set attributes of `thing` without making recorded operator calls invalid.
 
-    This is for attributes that recorded steps check for and make, if missing, before they use them.
+    It is for attributes that a recorded step makes, if missing, each time before it uses them.
     """
     thing.__dict__.update(values)
 

@@ -173,7 +173,7 @@ class SameLayoutBatch:
 def _spans(
     layout: Layout, data: bytes, begins: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The `spans` of a SameLayoutBatch of records that begin at `begins` and have `sizes` bytes."""
+    """(N, 1 + M, 2): begin and end in `data` of each record and of its M matrices and numbers."""
     # If the sizes of all holes but one are fixed, records of equal sizes have equal holes.
     is_even = (sizes == sizes[0]).all() and sum(form.most > 0 for form in layout.forms) <= 1
     matched = begins[:1] if is_even else begins

@@ -149,7 +149,7 @@ class FrameSelection:
         return (frame, frame) if first <= frame <= last else None
 
     def cut(self, example: NnetExample, key: str, frames: tuple[int, ...]) -> NnetExample:
-        """A copy of the example with the frames `frames[0]` to `frames[1]` and their context."""
+        """A copy with frames[0] <= t <= frames[1] and context, t shifted; errors name the `key`."""
         first, last = frames
         ios = [
             _keep_times(io, key, first, last) if io.name == "output" else io

@@ -153,7 +153,7 @@ class UtteranceSplitter:
         return duration
 
     def _all_splits(self) -> list[Split]:
-        """All allowed splits (sorted tuples of chunk sizes) of utterances up to a fixed length."""
+        """All splits (sorted tuples of chunk sizes) of up to 2 * (first + largest size) frames."""
         principal, others = self._sizes[0], self._sizes[1:]
         ceiling = 2 * max(self._sizes) + 2 * principal
         beginnings = [(), *((a,) for a in others), *((a, b) for a in others for b in others)]

@@ -46,10 +46,10 @@ class JobKind(enum.IntEnum):
 
 
 class Job(NamedTuple):
-    """The position `at` of an FST in a byte string, and what to make of it.
+    """What to make of the FST at position `at` of a byte string; the rest depends on JobKind.
 
-    A piece has the `num_frames` frames from `first_frame` on of a supervision of `size` frames.
-    A graph must have a path of at most `size` arcs.
+    PIECES: the frames `first_frame` to + `num_frames` of a supervision of `size` frames. GRAPHS: a
+    graph with a path of at most `size` arcs. Others: no further field.
     """
 
     at: int

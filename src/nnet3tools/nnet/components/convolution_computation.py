@@ -181,10 +181,10 @@ def compile_convolution(
     output_indexes: IndexArray,
     max_memory_mb: float,
 ) -> tuple[ConvolutionComputation, IndexArray, IndexArray]:
-    """Compile a convolution; also returns its input and output Indexes, in order.
+    """Compile a convolution; also returns input and output Indexes, in the order that it needs.
 
     Blank rows (t = NO_TIME) fill gaps in time. Temporary patches take up to `max_memory_mb`
-    megabytes. RequestError if the rows cannot be brought into the order that it needs.
+    megabytes. RequestError if the rows cannot be brought into this order.
     """
     grid = grid_of(_NAME, input_indexes, output_indexes)
     _draw_spot_checks(grid)

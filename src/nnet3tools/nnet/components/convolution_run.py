@@ -90,9 +90,9 @@ def _patch_space(
 
 @contextmanager
 def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) -> Iterator[Array]:
-    """Context manager: patches of a step as a matrix (rows * height_out, positions * filters).
+    """Context manager: patches of `piece` as a matrix (rows * height_out, positions * filters).
 
-    `frames` is the convolution's input as (rows, height_in, filters).
+    `frames` is the convolution's whole input as (rows, height_in, filters).
     """
     width = piece.params.stop - piece.params.start
     if not computation.needs_gather(piece.step):

@@ -166,9 +166,9 @@ class GeneralDropoutComponent(DropoutBase):
     def _draw_bands(self, mask: Array) -> None:
         """Set each mask row to ones, with random bands of zeros, which may wrap around.
 
-        As in Kaldi, one band is zeroed. For each further region, a random half of the circle of
-        columns is then reversed, which may split the band. The code undoes the reversals to find
-        the original position of each column.
+        As in Kaldi, one band is zeroed. Then a random half of the circle of columns is reversed,
+        `specaugment_max_regions` - 1 times, which may split the band. The code undoes the reversals
+        to find the original position of each column.
         """
         num_rows, dim = mask.shape
         most = int(dim * np.float32(self.specaugment_max_proportion) + 0.5)

@@ -83,7 +83,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     @functools.cached_property
     def places(self) -> IntArray:
-        """Position of each row in a flat table with `longest` + 1 frames for each sequence."""
+        """By row: sequence * (`longest` + 1) + frame, with frames counted in each sequence."""
         sequence = np.repeat(np.arange(self.num_sequences), np.diff(self.offsets))
         frame = np.arange(len(self.rows)) - self.offsets[sequence]
         places = np.empty(len(self.rows), np.int32)

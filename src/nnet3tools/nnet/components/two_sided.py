@@ -20,7 +20,7 @@ from nnet3tools.tensor.registry import on_host
 
 
 def both_paths(option: str) -> tuple[str, str]:
-    """For a Field's `of=`: the attribute paths of an option in both natural-gradient estimates."""
+    """For a Field's `of=`: the attribute paths of `option` in both natural-gradient estimates."""
     return f"preconditioner_in.{option}", f"preconditioner_out.{option}"
 
 
@@ -150,10 +150,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """The matrix to precondition by a low-rank correction of the product, without a copy.
+        """The matrix to precondition by a low-rank correction of the product; None if that is slow.
 
-        COLUMNS are the inputs (num_rows, num_in), ROWS the derivatives (num_rows, num_out). It is
-        the one that saves more multiplications; None if it saves less than WORTH.
+        It is COLUMNS, the inputs (num_rows, num_in), or ROWS, the derivatives (num_rows, num_out):
+        the one that saves more multiplications, if these are more than WORTH.
         """
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}

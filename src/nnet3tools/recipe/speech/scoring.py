@@ -100,7 +100,7 @@ def best_scale(errors: dict[float, int]) -> float:
 
 
 def write_model_directory() -> None:
-    """Choose the language model's scale, and write the files that decoding needs."""
+    """Write to "." the files for decoding, with the language model's scale of the fewest errors."""
     numbers = SymbolTable.load(str(GRAPH / "words.txt")).numbers
     names = {str(number): name for name, number in numbers.items()}
     said = read_table(HELD_OUT / "text")

@@ -140,7 +140,7 @@ class KnownKernels:
         self._failed = False
 
     def begin_run(self) -> None:
-        """Count a run; kernels that earlier runs asked for may be compiled and used in it."""
+        """Begin a program's run, in which kernels that earlier runs asked for may be used."""
         self._run += 1
 
     def add(self, calls: Iterable[Call]) -> None:

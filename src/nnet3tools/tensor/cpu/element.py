@@ -131,7 +131,7 @@ def column_plan(
     assignments: Assignments, operands: Sequence[Any], sizes: Sequence[int],
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
-    """The kernel, as a Plan, of a formula that reduces columns (axis -1) over rows (axis -2).
+    """The kernel, as a Plan, of a formula (`assignments`) that reduces axis -2 of its operands.
 
     `rows` rows are summed in the values' own type before the sum goes to float64. `sizes` are those
     of the axes; `strides` has one sequence for each array of `operands`, in elements.

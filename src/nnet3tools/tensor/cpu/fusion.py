@@ -44,7 +44,7 @@ def fused(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _join_with_earlier(done: list[Job], job: Job) -> bool:
-    """Join `job` with an earlier job (kernel with arguments) of `done`; returns whether it did."""
+    """Replace one job in `done` by its join with the later `job`; False if none can be joined."""
     if job.formula is None:
         return False
     between: list[Formula] = []

@@ -143,7 +143,7 @@ class Job:
     __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
-        """Store a kernel's arguments as 8-byte words."""
+        """Store the arguments as 8-byte words; `steps` and `work` as attributes (see the class)."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""

@@ -121,7 +121,7 @@ class _Plan:
 
 
 class AggregateKernel:
-    """Returns, when called with operands, a callable that reduces them by a CUDA kernel."""
+    """Called with (out, ins, alpha, beta), returns a callable that does an Aggregate on a GPU."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis

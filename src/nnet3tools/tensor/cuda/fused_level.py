@@ -88,11 +88,11 @@ def _meet_by_points(before: Launch, after: Launch) -> bool:
 
 
 class FusedLevel:
-    """Launches that one CUDA kernel does.
+    """Launches (of kernels, with arguments) that one CUDA kernel does.
 
     Parts are sequences of launches and run concurrently, each by blocks of its own. Parts are
-    divided into groups. When all parts of a group are done, its last block does the launches
-    that depend on them and are small: the group's closing steps.
+    divided into groups. When all parts of a group are done, its last block does the launches that
+    depend on them and are small: the group's closing steps.
     """
 
     def __init__(self) -> None:
@@ -147,11 +147,11 @@ class FusedLevel:
 
     @property
     def _num_words(self) -> int:
-        """The number of words of the table."""
+        """The number of 8-byte words in the kernel's table of parts, groups and launches."""
         return PART * len(self._parts) + GROUP * len(self._closing) + self._step_words
 
     def _has_room(self, function: Function, words: int) -> bool:
-        """Whether a step with a kernel's `function` and `words` of the table may be added."""
+        """Whether a launch of `function` with `words` words in the kernel's table may be added."""
         small = self._num_words + words + PART + GROUP <= MOST_WORDS
         if function.name in self._functions:
             return small

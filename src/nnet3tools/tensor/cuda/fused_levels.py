@@ -101,9 +101,9 @@ def _next_level(
 ) -> tuple[FusedLevel, list[int]]:  # fmt: skip
     """(the launches that the next kernel does, the numbers of these launches).
 
-    It has ready launches, and launches that can follow them in the same kernel. By node:
-    `waits_for` are earlier nodes, `followers` later ones, `num_missing` counts earlier nodes that
-    have not run, `fusible` says whether such a kernel may contain it.
+    The kernel has ready launches, and launches that can follow them in it. By node: `waits_for` are
+    earlier nodes, `followers` later ones, `num_missing` counts earlier nodes that have not run,
+    `fusible` says whether such a kernel may contain it. No argument is changed.
     """
     level, done = FusedLevel(), dict[int, None]()
     num_done = dict[int, int]()

@@ -117,7 +117,7 @@ def in_registers(source: str) -> str:
 
 
 def size_of_table(num_words: int) -> int:
-    """The number of words of a kernel's parameter for a table of `num_words`: one of two."""
+    """The words of the kernel parameter for a table of `num_words`: _FEW_WORDS or MOST_WORDS."""
     return _FEW_WORDS if num_words <= _FEW_WORDS else MOST_WORDS
 
 

@@ -36,7 +36,7 @@ _column_kernels = functools.lru_cache(maxsize=256)(column_kernels)
 
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
-    """A callable that computes a formula with row reductions of these operands, by one kernel."""
+    """A callable that does a formula's assignments, with row reductions, by one kernel."""
     arrays, full, targets = _checked(assignments, operands)
     if 0 in full:
         return lambda: None

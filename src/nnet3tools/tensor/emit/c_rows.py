@@ -108,9 +108,9 @@ class _Rows:
                 made.setdefault(v, stage)
 
     def _needed(self, roots: Sequence[Instruction], stage: int | None = None) -> list[Instruction]:
-        """The values, different within a row, that a loop computes or loads for the values `roots`.
+        """The values, in order, that a loop needs for `roots`, without those equal along the row.
 
-        Values that stages before `stage` kept in memory are loaded (None: no value is).
+        If a stage before `stage` kept a value in memory, the values it depends on are left out.
         """
         needed: set[Instruction] = set()
         stack = [v for v in roots if v in self._varying]
@@ -197,8 +197,9 @@ class _Rows:
     ) -> list[str]:  # fmt: skip
         """C lines of a loop over a row: compute the values `roots`, then do the lines `last`.
 
-        The loop begins at element `begin`; with `by_parts` it ends after `_added` elements.
-        `clauses` are for OpenMP's simd directive before it.
+        The loop, number `stage`, loads values that earlier stages kept. It begins at element
+        `begin`; with `by_parts` it ends after `_added` elements. `clauses` are for OpenMP's simd
+        directive.
         """
         if not last:
             return []
@@ -270,7 +271,7 @@ class _Rows:
     def _streams(self, last: int) -> list[str]:
         """C lines that store a row in vectors, bypassing the caches, if possible; else no lines.
 
-        `last` is the last stage. The C variable `first` is the element where they end.
+        The lines store elements 0 to the C variable `first` - 1. `last` is the last stage.
         """
         if len(self._stored) != 1:
             return []

@@ -109,10 +109,10 @@ def by_fours(
     walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
     targets: Sequence[int],
 ) -> list[str]:  # fmt: skip
-    """CUDA lines that compute four elements of a row.
+    """CUDA lines for elements 4 i to 4 i + 3 of a row; `lines` compute element k of the four.
 
-    `lines` compute one element. Operands `vectors` are loaded and stored as vectors of four; of
-    these, `read` are loaded and `targets` stored.
+    `vectors` are the numbers of the operands accessed in vectors of four, each as the union
+    w<number>; of these, `read` are loaded before the lines and `targets` stored after them.
     """
     before, after = list[str](), list[str]()
     for i in vectors:

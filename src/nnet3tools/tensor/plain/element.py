@@ -95,7 +95,7 @@ def _stored(target: np.ndarray, value: np.ndarray, rows: slice) -> Call:
 
 
 class _NumpyElement:
-    """Returns, when called with operands, a callable that does the assignments by NumPy calls."""
+    """Called with operands, returns a callable that does a formula's assignments by NumPy calls."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments

@@ -153,10 +153,10 @@ _MOST_MEMORY = 256
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """The result of `make()`, called once for each `key`: device memory for all updates.
+    """What the first call of `make()` for `key` on this device returned: memory that stays.
 
-    Its addresses, in tables on the device, thus stay valid. Scratch memory would not do: work
-    on other streams may use it.
+    Its addresses, in tables on the device, thus stay valid. Scratch memory would not do: work on
+    other streams may use it.
     """
     known = _memory.setdefault(get_device(), {})
     if key not in known:

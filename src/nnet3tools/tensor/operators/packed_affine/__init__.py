@@ -34,7 +34,7 @@ PANEL = 32
 def packed(matrix: NDArray[np.float32], parts: int) -> NDArray[np.float32]:
     """A matrix (outputs, parts * columns) as (parts, panels, columns, PANEL), padded with zeros.
 
-    The columns are cut into equal parts, which multiply different rows of the input.
+    Parts of the columns multiply different rows of the input. A panel has PANEL outputs.
     """
     return in_panels(matrix, parts, PANEL, matrix.shape[1] // parts, 1)[..., 0]
 

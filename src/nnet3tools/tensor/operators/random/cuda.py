@@ -28,8 +28,7 @@ _next_number = element("_1 = _1 + uint32(1)")
 class _Generator:
     """A device's random generator (Philox), whose `state` is in device memory.
 
-    `state` (2,) is the key, which follows from the seed, and the number of the next array to be
-    filled.
+    `state` (2,) is the key, which follows from the seed, and the number of the next array to fill.
     """
 
     def __init__(self) -> None:
@@ -38,7 +37,7 @@ class _Generator:
         """The seeding (number, seed) of the program since which this generator counts."""
 
     def restart(self) -> None:
-        """Take the key from the last seed, and number arrays from 0."""
+        """Take the Philox key from the last seed; the next array to be filled has number 0."""
         self.seeding = last_seeding()
         _set_number(self.state[:1], self.seeding[1] & 0x7FFFFFFF)
         _set_number(self.state[1:], 0)

@@ -26,7 +26,7 @@ def _on_grid(name: str, shape: tuple[int, ...], alpha: float, **operands: Any) -
 
 
 def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """A callable that runs the operator `name`, such as copy_rows: a thread per element of out."""
+    """A callable that runs `name` (copy_rows, copy_cols, add_rows), a thread per element of out."""
     axis = 1 if name == "copy_cols" else 0
     check_rows(indexes, src.shape[axis], out.shape[axis])
     return _on_grid(name, out.shape, alpha, out=out, src=src, at=uploaded(indexes))
