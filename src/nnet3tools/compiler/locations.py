@@ -75,7 +75,7 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
     """One Column per term if there is one term, or each has a submatrix of its own; else None.
 
-    Arguments: (rows, terms). The order is reversed, as Kaldi's hash table lists a few submatrices.
+    Both arrays: (rows, terms). The order is reversed, as Kaldi's hash table lists few submatrices.
     """
     width = submatrices.shape[1]
     constant = (submatrices == submatrices[:1]).all(axis=0).tolist()

@@ -62,7 +62,7 @@ class _Work:
         ]
 
     def join(self, state: int, position: int) -> None:
-        """Join an arc, where labels allow, with those after a target that has one arc in or out."""
+        """Join an arc with its target's arcs as labels allow, if one enters or leaves the state."""
         arc = self.arcs[state][position]
         between = arc[3]
         if between in (_DELETED, state):

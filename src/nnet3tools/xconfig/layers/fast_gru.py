@@ -95,9 +95,9 @@ class _ProjectedFastGru(Projected, _FastGru):
         out.node(".s_t", node, component=".s_r")
 
     def _write_norm_projection(self, out: ConfigLines, weights: str, source: str) -> None:
-        """Add the projection <layer><weights> of node `source`.
+        """Add the projection of node `source` by <layer><weights>, and its batch norm (output).
 
-        The recurrent value, its first columns, is renormalized, the output batch-normalized.
+        The projection's first columns, renormalized and truncated, are the recurrent value.
         """
         dims = self.recurrent_dim, self.dim
         self.affine(out, weights, self["cell-dim"], self.dim)
