@@ -82,10 +82,10 @@ class Waiting(NamedTuple):
 
 
 class ExampleBlocks:
-    """Makes chain examples, block by block, and calls `write(key, example)` in the given order.
+    """Makes chain examples from accepted items and calls `write(key, example)` in the same order.
 
-    `native`, if not None, makes the acceptors in C from FSTs of the kind `kind`; otherwise
-    Python makes them, one by one. With `compress`, inputs are compressed.
+    `native`, if not None, makes many acceptors at a time in C, from FSTs of the kind `kind`;
+    otherwise Python makes each one. With `compress`, inputs are compressed.
     """
 
     def __init__(

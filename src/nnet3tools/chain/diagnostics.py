@@ -76,7 +76,7 @@ class ChainDiagnostics:
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
-        """A new object that runs `nnet` on examples, -xent included, and stores its statistics."""
+        """An object that runs `nnet`, with -xent outputs, and stores its components' statistics."""
         options = self.options
         if options.xent_regularize == 0.0 and _has_xent(nnet):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)

@@ -182,7 +182,7 @@ def _finished(
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
     """Whether the denominator's two check sums, in `results` (3,), are near `num_sequences`.
 
-    A deviation up to 2 or a tolerance is near; one above the tolerance is logged as a warning.
+    Near: within 0.001 (posterior sum: 0.01) of both numbers' sum or, with a warning, within 2.
     """
     product, posteriors = results[ALPHA_BETA], results[POSTERIOR_SUM]
     product_is = _is_near(f"alpha-beta product {product:g}", product, num_sequences)

@@ -28,7 +28,7 @@ class GraphTable:
         counts: UtteranceCounts,
         missing: str,
     ) -> None:
-        """Pair `graphs` with table `features`; `missing`, with {key}, warns of absent features."""
+        """Pair `graphs` with features by key; if absent, warn by `missing`, which has {key}."""
         self._graphs, self._features, self._counts = graphs, features, counts
         self._missing = missing
 

@@ -141,7 +141,7 @@ _KINDS = (_FRAMES, _CHAIN, _DISCRIMINATIVE)
 
 
 def _for_its_language(key: str, example: NnetChainExample) -> NnetChainExample:
-    """A copy of the example with its first output renamed by the language in the key."""
+    """A copy of the example; its first output is named output-LANG for a key with ?lang=LANG."""
     from nnet3tools.chain.languages import language_of
 
     if not example.outputs:

@@ -86,7 +86,7 @@ class Changes(Generic[E]):
 
 
 class _Changer(Generic[E]):
-    """Applies the copying options to examples; weights and new names are looked up by key."""
+    """Applies copying options to examples; looks up --weights and --outputs by example key."""
 
     def __init__(self, options: CopyOptions, changes: Changes[E], stack: ExitStack) -> None:
         # Here, as they load NumPy.
@@ -116,7 +116,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """Select frames of a weighted example and rename its output; None if a frame is missing."""
+        """Select the part of an example that is kept and rename its output; None: no such part."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected

@@ -98,7 +98,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _chunk_request(options: Options, nnet: Nnet, num_frames: int) -> ComputationRequest:
-    """The request for chunk --chunk of `num_frames` frames, which are one chunk without --feats."""
+    """The request for chunk --chunk of an utterance, which is one chunk if there is no --feats."""
     from nnet3tools.executor.chunks import chunks_of_utterance
     from nnet3tools.executor.simple_network import SimpleNetwork
 

@@ -162,7 +162,7 @@ class CommandLine(Generic[O]):
     def _joined(self, words: Sequence[str]) -> list[str]:
         """The words with `--name value` joined to `--name=value`.
 
-        The value of a flag must be true or false.
+        A boolean option is joined only to the words true and false.
         """
         joined: list[str] = []
         left = list(reversed(words))

@@ -168,7 +168,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
 
 
 def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
-    """For each element, the number of earlier runs of its value, -1 for -1; None if all are 0."""
+    """How many earlier runs of equal rows each row's value has (-1 for -1); None if all are 0."""
     values, begins, ends = row_runs(rows)
     occurrence = _occurrence(values)
     if occurrence is None:

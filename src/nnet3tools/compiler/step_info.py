@@ -32,7 +32,7 @@ SEVERAL = -2
 
 
 class DerivReason(enum.Enum):
-    """Reasons why a step needs a derivative that do not lie in other steps."""
+    """Why a step needs a derivative, besides that other steps need this derivative."""
 
     INPUT = "the request wants the derivative of this input"
     OUTPUT = "the request gives the derivative of this output"
@@ -210,7 +210,7 @@ def _split_by_step(
 
 
 def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
-    """The Locations (`steps`, `rows`) of a whole step; `step_sizes[j]` are the rows of step j."""
+    """The Locations (`steps`, `rows`) of all rows of one step; step j has step_sizes[j] rows."""
     first = steps[0]
     one_step = np.logical_and.reduce(steps == first, axis=0)
     in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)

@@ -125,7 +125,7 @@ def _result(words: Sequence[int], risk: float, bins: Sequence[Bin]) -> BayesRisk
 
 
 def _separate(times: list[tuple[float, float]]) -> None:
-    """Divide the time of the last two (begin, end) in `times` by their lengths if they overlap."""
+    """If the last two (begin, end) overlap, split their span in proportion to lengths, in place."""
     if len(times) < 2 or times[-2][1] <= times[-1][0]:
         return
     (begin, end), (next_begin, next_end) = times[-2:]

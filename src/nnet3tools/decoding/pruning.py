@@ -63,7 +63,7 @@ def _follow_emitting(
     """(extra costs of the previous frame's tokens, mask of the emitting links to keep).
 
     `extra` are the extra costs of this frame's tokens, `costs_before` the previous frame's costs,
-    `weights` the graph's arc weights.
+    `weights` the graph's arc weights. Links with extra costs up to `beam` are kept.
     """
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)

@@ -52,7 +52,7 @@ class _Groups:
 class Probabilities:
     """Log-probabilities in a lattice: forward `alpha` (N,) and backward `beta` (N,) of N states.
 
-    They sum over paths in the state's part of a LevelledLattice; `totals` has each part's sum.
+    They sum over a part of the lattice, such as one sequence; `totals` has each part's sum.
     """
 
     alpha: _Doubles

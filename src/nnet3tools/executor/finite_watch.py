@@ -38,7 +38,7 @@ class FiniteSearch:
         """The component of that command, else its text; empty until it is found."""
 
     def run(self, c: int, step: Callable[[], object]) -> None:
-        """Run `step` of command `c`; set `found` if it is the first to write NaN or infinity."""
+        """Run `step` of command `c`; set `found` to its name if it wrote the first NaN or inf."""
         step()
         views = (self._program.view(c, s) for s in self._written[c])
         if not self.found and not all(is_finite(v) for v in views if v.dtype.kind == "f"):

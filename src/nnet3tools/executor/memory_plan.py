@@ -32,9 +32,9 @@ from nnet3tools.tensor.offsets import assign_offsets
 
 @dataclass
 class Block:
-    """A part of the arena that holds one matrix at a time, from command `first` to `last`.
+    """A part of the arena (memory of all matrices) that holds one matrix at a time.
 
-    `matrix` is the number of the matrix that decides its size.
+    It is in use from command `first` to `last`. The matrix number `matrix` decides its size.
     """
 
     matrix: int

@@ -46,7 +46,7 @@ class Utterance:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of features and output, plus `held_bytes`."""
+        """Bytes of features and output, plus `held_bytes`, those of data that wait with it."""
         return int(self.features.nbytes + self.output.nbytes) + self.held_bytes
 
 

@@ -28,7 +28,7 @@ _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
 def _placeholders(arity: int) -> dict[str, formulas.Expr]:
-    """Placeholders by name: the first `arity` of "a", "b", "c" (operands), "value" and "adj"."""
+    """Placeholders by name: operands "a", "b", "c", result "value", and its gradient "adj"."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
 

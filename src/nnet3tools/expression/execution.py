@@ -190,7 +190,7 @@ class Execution:
         return ops
 
     def _first_added(self, node: Node, t: int) -> list[int]:
-        """Children whose gradients get their first term at step t; they count as set afterwards."""
+        """Numbers of those children whose gradients get their first term at step t of a run."""
         found = []
         for i, child in enumerate(node.children):
             owner = gradient_owner(child)

@@ -189,7 +189,7 @@ class Graph:
     # execution
 
     def forward(self, *roots: Node, **inputs: Array) -> None:
-        """Set inputs by name, and compute values of `roots` (default: as before) and kept nodes.
+        """Set inputs by name; compute `roots` (default: those of the last call) and `keep`'s nodes.
 
         Memory is planned again only if the nodes to compute changed. Values of other nodes may be
         overwritten; reading an overwritten value is an error.

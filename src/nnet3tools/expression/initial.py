@@ -56,7 +56,7 @@ def glorot_normal(shape: Sequence[int], fan_in: bool = False, fan_out: bool = Fa
 
 
 def glorot_uniform(shape: Sequence[int], fan_in: bool = False, fan_out: bool = False) -> np.ndarray:
-    """Uniform random numbers with the variance of `glorot_normal`."""
+    """Uniform random numbers with mean 0 and the variance that `glorot_normal` documents."""
     limit = math.sqrt(3.0) * _deviation(shape, fan_in, fan_out)
     return uniform(shape, -limit, limit)
 

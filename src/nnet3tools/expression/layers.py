@@ -82,7 +82,7 @@ def add_positions(x: Node, name: str = "", longest: int = 0) -> Node:
 
 
 def normalized(x: Node, name: str) -> Node:
-    """Layer norm of x with a scale, 1 at first, and an offset, 0 at first, for each column."""
+    """Layer norm of x with new parameters for columns: `name`_scale (1 at first), _offset (0)."""
     shape = (1, x.shape[-1])
     scale = x.graph.weights(f"{name}_scale", shape, initial.ones)
     return layer_norm(x, scale, x.graph.weights(f"{name}_offset", shape, initial.zeros), 1e-6)

@@ -15,7 +15,7 @@ from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
 @dataclass(eq=False)
 class Buffer:
-    """A value or gradient `offset` bytes into common memory, in use from step `first` to `last`."""
+    """A value or gradient, `offset` bytes into common memory; steps `first` to `last` use it."""
 
     shape: Shape
     type: Type
@@ -57,7 +57,7 @@ class Scratch:
         self._memory: dict[type, Array] = {}
 
     def take(self, num_bytes: int, like: Array | None) -> Array:
-        """An array of `num_bytes` undefined bytes of this memory, on the device of `like`."""
+        """The first `num_bytes` undefined bytes on `like`'s device; all results share memory."""
         found = self._memory.get(type(like))
         if found is None or found.size < num_bytes:
             grown = 0 if found is None else found.size + found.size // 2

@@ -89,9 +89,9 @@ def avg_pooling(
     "x (.., n), mask broadcasts to it, value (.., n / width, rounded up)",
 )
 def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False) -> Node:
-    """The maximum of x times mask in each window of `width` columns; the last may be narrower.
+    """The maximum of x * mask in each window of `width` columns; the last window may be narrower.
 
-    With `is_even` the last column is ignored.
+    With `is_even` the last column of x is left out, as in Marian (isEven).
     """
     count = x.shape[-1] - is_even if x.shape else 0
     if not 1 <= width or count < 1:

@@ -185,6 +185,6 @@ def affine(
 
 @described("as affine, of adj * mask where value > 0", "a (.., n, k), b (k, m), value (.., n, m)")
 def affine_relu_dropout(a: Node, b: Node, bias: Node, p: float = 0.0) -> Node:
-    """relu(a b + bias) with dropout on the last two axes; no dropout in inference graphs."""
+    """Dropout of rate p, one mask (n, m) for all, of relu(a b + bias); none in inference graphs."""
     made = apply("relu", affine(a, b, bias))
     return made if a.graph.inference else dropout(made, p, (-2, -1))

@@ -67,7 +67,7 @@ class Gather(IndexSelect):
 
 
 class Scatter(Node):
-    """A copy of child 0 in which elements at given indexes are replaced by those of a source."""
+    """A copy of child 0 whose elements at indexes (child 1) along `axis` are those of child 2."""
 
     type_name = "scatter"
     options = ("axis",)
@@ -190,7 +190,7 @@ def gather(x: Node, axis: int, indexes: Indexes) -> Node:
     "x (.., n, ..), indexes and source (.., k, ..), value as x",
 )
 def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
-    """A copy of x with the elements at `indexes`, which are distinct, replaced by `source`."""
+    """A copy of x with the elements at distinct `indexes` along `axis` set to those of `source`."""
     axis = normal_axis(axis, x.shape, "scatter")
     picked = as_indexes(x, axis, indexes)
     _check_picked("scatter", x, axis, picked)

@@ -91,7 +91,7 @@ def _normalized(
 ) -> Features:
     """`features`, normalized by the statistics `stats` (frames, 2, D + 1) of each frame's window.
 
-    Frames that a window lacks are added to `stats`, from `speaker`, then from `overall`.
+    `speaker`, then `overall` add frames that a window lacks. Columns `skipped` are not normalized.
     """
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))

@@ -103,7 +103,7 @@ def _check_period(plan: NetworkPlan) -> None:
 
 
 def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationRequest:
-    """A request for inputs and outputs t = shift ... shift + window - 1; one sequence per shift."""
+    """A request: in sequence n, input and output at t = shifts[n] to shifts[n] + window - 1."""
     n = np.arange(len(shifts))[:, None]
     t = shifts[:, None] + np.arange(window)
     rows = make_indexes(n, t)

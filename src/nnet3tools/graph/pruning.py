@@ -135,9 +135,9 @@ class _Finder:
 def _renumber(
     graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
-    """Append the cindexes that `keep` flags, from id `start` on, to the graph, by node and key.
+    """Append the cindexes with ids from `start` on that `keep` (by id) flags to the graph.
 
-    `used_rows[node]` is (ids, rows of the ids that they use).
+    They get new ids, also in `store`, by node and key. `used_rows[node]`: (ids, rows they use).
     """
     # The additional last entry maps id -1 to -1.
     new_of = np.full(store.size + 1, -1, np.int32)

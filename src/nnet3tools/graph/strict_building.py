@@ -159,7 +159,7 @@ class _Explorer:
         )
 
     def _ids(self, first_of: dict[int, int]) -> IntArray:
-        """The cindex id of each place (number among all requested rows), and a last element -1.
+        """The cindex id of each requested row of all nodes, in order of requests; at the end, -1.
 
         `first_of` has the first id of each node.
         """
@@ -179,7 +179,7 @@ class _Explorer:
 
 
 def _keys_by_node(plan: NetworkPlan, specs: list[IoSpecification]) -> dict[int, KeyArray]:
-    """By node, the packed rows of inputs or outputs, sorted."""
+    """Node number -> sorted keys (packed Indexes) of the requested inputs or outputs `specs`."""
     return {plan.nnet.node_index(spec.name): np.sort(pack(spec.indexes)) for spec in specs}
 
 

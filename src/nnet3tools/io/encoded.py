@@ -65,7 +65,7 @@ class Layout:
 
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
-        """Regular expression for an archive's entry, with groups (key, record), or for b""."""
+        """Regular expression that matches an archive entry, groups (key, record), or no bytes."""
         return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def filled(self, columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
@@ -199,7 +199,7 @@ class LayoutTable:
                 yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
 
     def encode(self, value: Any) -> EncodedRecord[Any] | None:
-        """Encode an object as an EncodedRecord; None if `find` does not recognize the bytes."""
+        """Encode an object as an EncodedRecord; None if only the full reader can read its bytes."""
         file = io.BytesIO()
         self._record.write(Writer(file), value)
         found = self.find(file.getvalue(), 0)

@@ -113,7 +113,7 @@ class _Expansion:
         return ContextGraph(Fst.from_lists(0, finals, arcs), list(self._labels))
 
     def _step(self, read: Window, phone: int) -> tuple[Window, int] | None:
-        """(last phones read, window label) after reading `phone`; None if it may not follow."""
+        """(last phones read, label of the window now complete) after `phone`; None if forbidden."""
         if phone in self._disambig:
             return read, self._labels.setdefault((-phone,), len(self._labels))
         if phone == self._end:

@@ -102,7 +102,7 @@ def buffers_of(estimate: OnlineNaturalGradient) -> Iterator[UpdateBuffers]:
 
 
 def update_estimates(updates: Sequence[Update]) -> None:
-    """Update the estimates, overwriting their buffers. On the host, UserError for NaN."""
+    """Update natural-gradient estimates from their buffers. On the host, UserError for NaN."""
     if not updates:
         return
     estimates, all_buffers, traces, numbers_of_rows = map(list, zip(*updates, strict=True))
@@ -146,7 +146,7 @@ def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
 
 
 def apply_all_pending() -> None:
-    """Update all estimates for which `defer` has noted an update, together."""
+    """Update all natural-gradient estimates noted by `defer`, together, and drop the notes."""
     with tensor.precise_products():
         _apply([_update(*each) for each in recording.decide(_take_all)])
 

@@ -31,7 +31,7 @@ _factor = tensor.element(
 
 
 def run_now(key: Hashable, work: Callable[[], None]) -> None:
-    """Call `work` at once, in place of recording and replaying its operations by `key`."""
+    """Call `work` at once; in place of Replayer.run(key, work), which records and replays it."""
     work()
 
 

@@ -26,7 +26,7 @@ class JoinedParts(list[Array]):
         self.rows, self._starts, self._num_rows = rows, starts, num_rows
 
     def shifted(self, products: Array) -> Iterator[Array]:
-        """For each part k, a view of `products` (rows, M * K): its rows, columns k, k + K, ..."""
+        """For K parts, views of `products` (rows, M * K): part k's rows, columns k, k + K, ..."""
         for k, start in enumerate(self._starts):
             yield products[start : start + self._num_rows, k :: len(self)]
 

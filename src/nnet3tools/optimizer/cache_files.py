@@ -187,9 +187,9 @@ def read_entries(
 def _stored_entries(
     name: str, content: bytes, sizes: Sequence[int], size: int, binary: bool, nnet: Nnet
 ) -> list[Entry]:
-    """The `size` requests in a cache file's content, each with its program's bytes.
+    """(request, StoredProgram) for each of the `size` requests in a cache file's `content`.
 
-    `sizes` are the bytes of the options, then of request and program in turn.
+    `sizes`: bytes of options, request 1, program 1, request 2, ... `name` is for error messages.
     """
     if len(sizes) != 2 * size + 1:
         raise DataError(f"expected {size} requests and programs, found sizes of {sizes}")

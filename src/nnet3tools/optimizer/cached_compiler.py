@@ -62,8 +62,8 @@ class CachingOptimizingCompiler:
         """Make a compiler for `nnet`.
 
         `after_exploring(builder, request)` is called at each full compilation, when `builder` has
-        the graph and before the graph is pruned. `after_pass` is called after each pass, as by
-        `optimize`.
+        the graph and before the graph is pruned. `after_pass(name, before, after)` is called with
+        the pass name and both programs after each pass.
         """
         self.nnet = nnet
         self._after_exploring, self._after_pass = after_exploring, after_pass

@@ -71,7 +71,7 @@ def _without_update(command: Command) -> Command:
 
 
 def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:
-    """For each component with several Backprops that can be joined, their positions."""
+    """For each component number with several joinable Backprops, the numbers of these commands."""
     positions: dict[int, list[int]] = defaultdict(list)
     for c, command in enumerate(computation.commands):
         if type(command) is Backprop:

@@ -100,7 +100,7 @@ class Conditions(NamedTuple):
 
     @property
     def right(self) -> BoolArray:
-        """(merges,) whether the conditions allow s1's matrix to become a part of s2."""
+        """(merges,) whether each may make s1's matrix a part of submatrix s2 (right merge)."""
         return self.c1 & self.c2 & self.c4 & self.c7
 
 

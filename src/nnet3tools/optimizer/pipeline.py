@@ -51,9 +51,9 @@ def _always(context: PassContext) -> bool:
 
 
 def _if(*names: str, in_loops: bool = True) -> Wanted:
-    """Condition for a pass: option `optimize` and any of the options `names` are on.
+    """Condition for a pass: option `optimize` and at least one of the options `names` are on.
 
-    Without `in_loops` the pass does not run for programs that are to become a loop.
+    With `in_loops` false, the pass does not run for looped programs (`context.looped`).
     """
 
     def wanted(context: PassContext) -> bool:
@@ -182,7 +182,7 @@ def _apply(
     check: bool,
     after_pass: AfterPass | None = None,
 ) -> Computation:
-    """The program after all wanted passes; with `check`, it is checked after each change."""
+    """The program after the passes that the options want; with `check`, each change is checked."""
     for step in passes:
         if step.wanted(context):
             before, began = computation, time.perf_counter()

@@ -51,7 +51,7 @@ def _drop_if_unused(computation: Computation, analysis: Analysis, m: int) -> Non
 
 
 def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, end: int) -> bool:
-    """Whether commands only set constants in those blocks of matrix m not within begin..end-1."""
+    """Whether commands only set constants in blocks of matrix m with rows outside [begin, end)."""
     for variable in analysis.variables.of_matrix(m):
         block = analysis.variables.block(variable)
         first, last = block.row_offset, block.row_offset + block.num_rows

@@ -88,7 +88,7 @@ def _is_regular(
 
 
 def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> IndexArray:
-    """The indexes, whose sequences are `stride` rows apart, for another number of sequences."""
+    """`indexes`, whose sequences are `stride` rows apart, with `num_sequences` sequences."""
     old = int(indexes[-1, 0]) + 1
     first = indexes.reshape(-1, old, stride, 3)[:, :1]
     out = np.repeat(first, num_sequences, axis=1)

@@ -57,7 +57,7 @@ class Holdings:
         return self._storage[matrix][entry] if entry >= 0 else -1
 
     def make(self, command: int, matrix: int, dtype: str = "float32") -> None:
-        """Record that a matrix has a new storage, of type `dtype`, from a command on."""
+        """Record that a matrix is in a new Storage, of element type `dtype`, from `command` on."""
         info = self._matrices[matrix]
         num_bytes = info.num_rows * info.num_cols * np.dtype(dtype).itemsize
         self.storages.append(Storage(matrix, dtype, num_bytes))
@@ -69,7 +69,7 @@ class Holdings:
         self._storage[matrix].append(storage)
 
     def latest(self, matrix: int) -> int:
-        """The number of the last recorded storage of a matrix; -1 for none."""
+        """The number, in `storages`, of the Storage recorded last for a matrix; -1 for none."""
         return self._storage[matrix][-1] if self._storage[matrix] else -1
 
     def lives(self, num_commands: int) -> Iterator[Life]:

@@ -44,7 +44,7 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
 
 
 class _Blocks(NamedTuple):
-    """The division of all matrices into variables, which are blocks of rows and columns.
+    """The division of matrices into variables: blocks between cuts of `rows` and of `cols`.
 
     A matrix has the variables from matrix_offsets[m] on, row after row of num_col_variables[m]
     each.

@@ -65,7 +65,7 @@ def _feature_config(e: Experiment) -> tuple[Path | None, str]:
 
 
 def _cmvn_configs(e: Experiment) -> list[Step]:
-    """Steps that copy each FILE of a --config=FILE in --feat.cmvn-opts."""
+    """Steps that copy each FILE of --config=FILE in --feat.cmvn-opts to the directory `e.dir`."""
     words = (word.partition("=") for word in e.options.feat.cmvn_opts.split())
     paths = [Path(value) for name, _, value in words if name == "--config"]
     return [copy_file(path, e.dir / path.name) for path in paths if is_file(path)]

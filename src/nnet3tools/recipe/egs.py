@@ -117,7 +117,7 @@ class EgsMaking:
         return [*found, self._tidied()]
 
     def _step(self, log: str, *programs: tuple[str, ...], out: Path | None = None) -> Jobs:
-        """A step that runs the pipeline `programs`, with log name `log`, to make `out` if given."""
+        """A step that pipes `programs` (words) to make `out`, if given, with log name `log`."""
         return Jobs((self._job(log, *programs),), () if out is None else (out,))
 
     def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:

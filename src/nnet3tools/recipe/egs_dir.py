@@ -16,7 +16,7 @@ from nnet3tools.recipe.plan import Step, lines_at
 def info_steps(
     e: Experiment, num_frames: int, num_archives: int, more: dict[str, object]
 ) -> list[Step]:
-    """Steps that write egs/cmvn_opts and egs/info, a file per value; `more`: further values."""
+    """Steps that write egs/cmvn_opts and egs/info/NAME for each value; `more`: NAME -> value."""
     egs, contexts, frames_per_eg = e.egs_path, e.contexts(), e.frames_per_eg
     where = e.options.feat.online_ivector_dir
     num_labels = int(frames_per_eg.split(",")[0])

@@ -89,9 +89,9 @@ def _proportional_shrink(e: Experiment, schedule: Iterations, n: int) -> float:
 def _stage(
     e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[int], num_together: int
 ) -> Stage:
-    """The stage of iteration `n`; afterwards an old model is removed unless it is in `kept`.
+    """The stage of iteration `n`, which also removes model `n` - 2 unless `kept` has this number.
 
-    Up to `num_together` jobs average in memory, but not in iteration 0, which takes the best model.
+    If `n` > 0, 2 to `num_together` jobs average in memory. For 0 the best job's model is taken.
     """
     together = n > 0 and 1 < schedule.num_jobs(n) <= num_together
     trained = tuple(e.dir / f"{n + 1}.{job}.raw" for job in range(1, schedule.num_jobs(n) + 1))
@@ -267,7 +267,7 @@ def _objective(path: str) -> float:
 
 
 def diagnostics(e: Experiment, egs: EgsDir, number: int | str) -> tuple[Job, ...]:
-    """Jobs that compute objectives of model `number` and, unless it is 0, log its changes."""
+    """Jobs that evaluate a model and, if `number` is an int > 0, log changes since the last one."""
     jobs = [_compute_prob(e, egs, number, part) for part in ("valid", "train")]
     if isinstance(number, int) and number > 0:
         jobs += _progress(e, number)

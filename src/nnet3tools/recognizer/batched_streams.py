@@ -98,7 +98,7 @@ class BatchedNetwork:
             work.outputs = outputs
 
     def _run(self, chunks: np.ndarray) -> np.ndarray:
-        """The outputs (chunks, rows, dim) of chunks that fit in one minibatch."""
+        """The outputs (chunks, rows, dim) of feature `chunks` that fit in one minibatch."""
         count = len(chunks)
         size = next(size for size in _MINIBATCH_SIZES if size >= count)
         computer = self._programs.computer(self.shape._replace(num_sequences=size))

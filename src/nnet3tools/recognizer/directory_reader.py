@@ -93,7 +93,7 @@ class ModelDirectory:
     # -- finding files
 
     def _places(self, part: Part) -> list[Path]:
-        """The paths where `part` may be; a file of graph/ is looked for beside the graph in use."""
+        """Paths where the file `part` may be; those of graph/ are beside the graph in use."""
         if part.name.startswith("graph/"):
             return [self._graph.parent / part.name.removeprefix("graph/")]
         return [self.path / place for place in part.places]

@@ -32,9 +32,9 @@ class Formula:
         """Module of an array's class -> binder."""
 
     def _binder(self, array: Any, *formula: Any) -> Callable[..., Any]:
-        """The function that makes callables of this formula and operands on the device of `array`.
+        """A function (operands) -> callable that computes this formula on the device of `array`.
 
-        `formula` are the arguments with which the device's implementation makes such a function.
+        `formula` are the arguments that FORMULA_BACKENDS' function for the device takes.
         """
         device = device_of(array)
         if not load_device(device) or (self.kind, device) not in FORMULA_BACKENDS:

@@ -61,9 +61,9 @@ class Platform(enum.Enum):
 class Occasion(enum.Enum):
     """Which run of a step (the work of a command) this is for its program: first, second, later.
 
-    FIRST_OF_MANY is the first run in training. NEW_OUTCOMES: no recording has the present outcomes
-    of decisions. HOST_WORK: the step reads results on the host, or the settings have changed since
-    the forward pass.
+    FIRST_OF_MANY is the first run in training. NEW_OUTCOMES: the step's choices (decisions) differ
+    from those of all recorded runs. HOST_WORK: the step reads results on the host, or settings have
+    changed since the forward pass.
     """
 
     FIRST = "first run"
@@ -133,7 +133,7 @@ class KernelPolicy:
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:
-        """The kernels that earlier runs asked for, if `rule` says to use only these; else None."""
+        """`known_kernels`, those that earlier runs used, if `rule` allows no others; else None."""
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def begin_run(self, will_replay: bool) -> None:

@@ -170,11 +170,11 @@ _normalize_rows_with_log = element(
 
 @functools.cache
 def _row_derivative(in_place: bool, with_log: bool) -> Element:
-    """The formula of normalize_per_row's derivative: scale * e + c * x, with one c for each row.
+    """The formula of normalize_per_row's derivative: scale * e + c * x, with scale and c by row.
 
-    x is the input, e the derivative by the output. With `in_place` the result is assigned, else
-    added. `with_log`: there is a column of logarithms. If the mean square of a row was floored, c
-    has only the term of the logarithm.
+    x is the input, e the derivative by the output; x * scale was the output, and c * x is for the
+    derivative of scale. With `in_place` the result is assigned, else added. `with_log`: c has a
+    term for a column of logarithms, its only term if the row's mean square was floored.
     """
     return element(
         _SCALE

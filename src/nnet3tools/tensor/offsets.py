@@ -55,7 +55,7 @@ def _placements(size: Ints, begin: Ints, end: Ints) -> Iterator[Ints]:
 
 
 def _sweep(size: Ints, begin: Ints, end: Ints) -> Ints:
-    """Offsets of blocks placed in the order of their begins, each in the smallest free gap."""
+    """Byte offsets of blocks placed in order of `begin` (a time), each in the smallest free gap."""
     sizes, offsets, top = size.tolist(), [0] * len(size), 0  # all bytes from `top` on are free
     gaps: list[tuple[int, int]] = []  # (size, first byte) of the gaps below, sorted
     other_end: dict[int, int] = {}  # first byte of a gap -> byte after the last, and back

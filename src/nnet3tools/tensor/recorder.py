@@ -50,10 +50,10 @@ class Recorder:
     ) -> None:
         """Prepare to record a step; `persistent` has the objects that all runs of the step share.
 
-        `workspace` gives scratch memory to recorded calls, `scratch` to calls that are not
-        recorded. Calls use `known_kernels`, if given, where possible. `flags` say, on a GPU, which
-        of the optional work a replay does. Without `keeps_bound`, recorded calls are bound again
-        for a run without kernels.
+        Decisions take `known_outcomes` first; the first `num_actions_done` actions are not
+        repeated. Recorded calls get scratch memory of `workspace`, others of `scratch`. Calls use
+        `known_kernels` if possible. On a GPU, `flags` switch a replay's optional calls. Without
+        `keeps_bound`, recorded calls are bound again for a run without kernels.
         """
         self.decisions: list[Decision] = []
         self.outcomes: list[Any] = []
@@ -202,7 +202,7 @@ def _not_computed(work: Any) -> Number | None:
 
 
 def _stored(result: float | Number, number: Number | None) -> Number:
-    """A Number with the value of `result`: `number`, or a new one if that is None."""
+    """Set `number` to `result` and return it; if `number` is None, return a new Number."""
     if number is not None:
         number.array[0] = float(result) if isinstance(result, float) else result.value()
         return number

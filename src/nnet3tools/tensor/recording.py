@@ -81,7 +81,7 @@ def recorders(event_recorder: Recorder | None, call_recorder: Recorder | None) -
 
 
 def unrecorded() -> AbstractContextManager[None]:
-    """Do not record the operators called in the `with` block: the host decides or acts in it."""
+    """Do not record operators in the `with` block, such as those of a decision of the host."""
     return recorders(None, None)
 
 

@@ -88,7 +88,7 @@ class Workspace:
             self._memory.first(num_bytes)
 
     def take(self, num_bytes: int) -> Any:
-        """The next `num_bytes` bytes of the stack, uint8; other memory if that cannot grow."""
+        """The next `num_bytes` bytes (uint8) of the stack; if it cannot grow, of new memory."""
         first = self._used
         self._used += rounded_up(num_bytes)
         if not self._memory.can_hold(self._used):

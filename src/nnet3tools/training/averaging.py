@@ -175,9 +175,9 @@ class JointTraining:
 
 
 class SharedRows:
-    """Averages vectors over ranks on CPUs, in a shared matrix with a row for each rank.
+    """Averages one vector per rank on CPUs, in shared memory: row r of a matrix is rank r's vector.
 
-    A rank (one of several training processes) averages its part of the columns, for all rows.
+    Each rank (a training process) averages its part of the columns, and stores that in all rows.
     """
 
     def __init__(self, ranks: Ranks, count: int) -> None:

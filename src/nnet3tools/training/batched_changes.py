@@ -35,7 +35,7 @@ class Selection(Protocol[E]):
         """The selected part of an example; None if the example has no such part."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
-        """The first and last choice that the example's indexes allow, such as first and last t."""
+        """The range of random choices for `example` with key `key`, such as (first t, last t)."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
         """Choose the part to keep within `bounds`, possibly at random; None drops the example."""
@@ -140,7 +140,7 @@ class BatchedChanges(Generic[E]):
         return self._changed(pending, chosen, lambda one: self._selection.cut(one, key, chosen))
 
     def _pending(self, example: Any) -> E | PendingChange:
-        """An encoded example with an identity row map, ready for changes; others unchanged."""
+        """An encoded example as a PendingChange without changes yet; other examples unchanged."""
         if not isinstance(example, EncodedRecord):
             return example
         # Checked for each example: one layout may get many new names.
@@ -200,7 +200,7 @@ class BatchedChanges(Generic[E]):
         return sum(4 * io.features.shape[0] * io.features.shape[1] for io in ios)
 
     def finish(self, examples: Sequence[Any]) -> Iterator[Any]:
-        """Make the pending changes, together for each row map; yield all examples in order."""
+        """Make the pending changes, together for examples with one RowMap; yield all in order."""
         groups: dict[RowMap[E], list[PendingChange]] = {}
         for example in examples:
             if isinstance(example, PendingChange):

@@ -104,7 +104,7 @@ class DeviceInputs:
         self._num_made = 0
 
     def pack(self, arrays: Sequence[np.ndarray], num_inputs: int = 0) -> Packed:
-        """Copy arrays, the inputs first, into the pinned memory of a free pair of buffers."""
+        """Copy arrays, the first `num_inputs` being network inputs, to unused pinned memory."""
         buffers = self._take()
         packed = Packed(buffers, arrays, num_inputs)
         if len(buffers.pinned) < packed.num_bytes:

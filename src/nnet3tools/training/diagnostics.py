@@ -33,9 +33,9 @@ class Accuracy(NamedTuple):
 
 
 def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
-    """Count the rows whose maximum is in the same column in `output` and in `supervision`.
+    """By column, the weights of all rows and of rows with the same argmax in `output`, as float64.
 
-    A row counts with its weight, the sum of its supervision. Results are float64, for each column.
+    A row counts in the column where its supervision is largest; its weight is the row's sum.
     """
     _num_rows, dim = output.shape
     best = tensor.to_host(output).argmax(axis=1)

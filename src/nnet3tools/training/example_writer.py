@@ -99,7 +99,7 @@ class ExampleWriter:
             self._table.write(key, one)
 
     def _layout(self, group: ExampleGroup) -> Layout | None:
-        """The layout of the group's examples; None if they cannot be encoded."""
+        """The layout (fields' sizes and offsets) of the encoded group; None: cannot be encoded."""
         key = tuple([part for name, indexes, _ in group.ios for part in (name, indexes.tobytes())])
         if key not in self._layouts:
             if len(self._layouts) >= _MOST:

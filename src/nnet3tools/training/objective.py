@@ -109,7 +109,7 @@ class FrameObjective(Objective):
     """The objectives of output nodes with a target per row: linear, quadratic or a formula."""
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """The outputs for which the example has targets."""
+        """IoSpecifications of outputs with targets in the example; `need_deriv` is has_deriv."""
         return [
             IoSpecification(io.name, io.indexes, need_deriv)
             for io, _ in self.targets(nnet, example)

@@ -117,7 +117,7 @@ def met_at(path: str, rank: int, size: int) -> Iterator[Ranks]:
 
 
 def _accepted(address: str, size: int) -> list[Connection]:
-    """Rank 0's connections to the others, in order."""
+    """Rank 0's connections to ranks 1 to `size` - 1, in order, at the Unix socket `address`."""
     Path(address).unlink(missing_ok=True)
     connections = dict[int, Connection]()
     mask = os.umask(0o177)  # only processes of the same user may connect
@@ -137,7 +137,7 @@ def _accepted(address: str, size: int) -> list[Connection]:
 
 
 def _connected(address: str, rank: int) -> list[Connection]:
-    """Wait for rank 0, and return a list with this rank's connection to it."""
+    """Wait for rank 0 at the Unix socket `address`; a list with this rank's connection to it."""
     while True:
         with contextlib.suppress(EOFError, OSError):  # no rank 0, or it ended early
             connection = Client(address, "AF_UNIX")

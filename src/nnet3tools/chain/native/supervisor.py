@@ -77,9 +77,9 @@ def native_supervisor(
 
 
 class NativeSupervisor:
-    """Makes supervision acceptors in C; adds the weights of the `normalization` FST, if given.
+    """Makes encoded acceptors of chain supervisions in C, from encoded FSTs of each JobKind.
 
-    `labels` (L,) maps the labels of graphs (transition ids) to labels of acceptors.
+    `normalization`: FST whose weights are added. `labels` (L,): transition id -> acceptor label.
     """
 
     def __init__(

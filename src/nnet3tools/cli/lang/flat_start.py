@@ -42,7 +42,7 @@ def _save(
     names: list[str],
     binary: bool,
 ) -> None:
-    """Write a model, with one Gaussian per pdf, and the tree to the two wxfilenames in `names`."""
+    """Write the model, with gaussians[pdf] for each pdf, to names[0], and the tree to names[1]."""
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.gaussians import write_gaussians
     from nnet3tools.nnet.hmm.transition_model import TransitionModel

@@ -142,7 +142,7 @@ class NonlinearComponent(Component):
             type(self).sum_derivatives(self.deriv_sum, out_value, beta=1.0)
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
-        """Add squares of derivatives to `oderiv_sumsq`, on the first and 3/4 of the minibatches."""
+        """Add squares of derivatives to `oderiv_sumsq`, at the first call and 3/4 of later ones."""
         with recording.optional(self._stores_derivatives_now, out_deriv) as is_now:
             if is_now:
                 self._sum_derivatives(out_deriv)

@@ -118,7 +118,7 @@ class Component(Declared):
     backprop_reads_signs_only: ClassVar[bool] = False
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Set FLAGS: SIMPLE, REORDERS_INDEXES and STORES_STATS follow from overridden methods."""
+        """Set FLAGS (Properties); the SIMPLE, REORDERS_ and STORES_ ones by overridden methods."""
         super().__init_subclass__(**named)
         cls.FLAGS = cls.PROPERTIES | cls.IMPLIED
         base = Component
@@ -270,7 +270,7 @@ class Component(Declared):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PrecomputedIndexes | None:
-        """Data about the rows for propagate and, if `need_backprop`, backprop; None if simple."""
+        """Data that `propagate` and, if `need_backprop`, `backprop` need; None if there is none."""
         return None
 
 

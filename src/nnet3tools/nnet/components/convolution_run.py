@@ -77,9 +77,9 @@ def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
 def _patch_space(
     computation: ConvolutionComputation, piece: _Piece, like: Array
 ) -> Iterator[Array]:
-    """Context manager: scratch memory for a step's patches, on the device of `like`.
+    """Context manager: scratch memory for the patches of `piece`, a step for some output times.
 
-    Its shape is (rows, height_out, positions in a patch, filters).
+    Its shape is (rows, height_out, positions in a patch, input filters), on `like`'s device.
     """
     rows = piece.out_rows.stop - piece.out_rows.start
     places = len(piece.step.height_map) // computation.height_out

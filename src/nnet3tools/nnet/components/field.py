@@ -154,7 +154,7 @@ class Field(Generic[T]):
         return None
 
     def structure(self, owner: Any) -> object:
-        """The part of the component's value that compiled programs depend on; None without one."""
+        """Data of the field's value that compiled programs depend on; None if there are none."""
         return None
 
     # -- files, configs, info lines

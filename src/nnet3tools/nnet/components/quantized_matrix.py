@@ -105,7 +105,7 @@ class QuantizedMatrix:
             integer_affine(out, quantized, ranges, weights, bias, starts, stride, adds)
 
     def _in_order(self, columns: slice, parts: int) -> Any:
-        """The columns `columns`, packed for a kernel in `parts` parts; kept for later calls."""
+        """`columns` of the matrix, packed for a kernel in `parts` equal parts; kept for later."""
         key, values = (columns.start, columns.stop, parts), self.values[:, columns]
         if key not in self._packed:
             is_float = values.dtype == np.float32

@@ -60,10 +60,10 @@ def _images(indexes: IndexArray) -> IntArray:
 
 
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
-    """Fields of a TimeGrid for the input or output times (`side` is "in" or "out").
+    """Fields start_t_S, t_step_S and num_t_S of a TimeGrid, where S is `side`, "in" or "out".
 
-    They are start, step (gcd of the gaps; 0 for one time) and number of times. RequestError, with
-    the component's `name`, if no Index has a time.
+    They are the first time, the step (gcd of the gaps; 0 for one time) and the number of times.
+    RequestError, with the component's `name`, if no Index has a time.
     """
     times = indexes[:, 1]
     is_new = np.ones(len(times), np.bool_)
@@ -112,7 +112,7 @@ def _on_times(
 def indexes_on_grid(
     name: str, grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
 ) -> tuple[IndexArray, IndexArray]:
-    """Input and output Indexes of the whole grid, in order.
+    """Input and output Indexes of the whole grid: by time (inputs: by group of times), then (n, x).
 
     Those that the arguments lack have t = NO_TIME (blank rows). RequestError, with the component's
     `name`, if an output's (n, x) has no input.

@@ -98,10 +98,10 @@ class TdnnIndexes(PrecomputedIndexes):
         return rows[start : end : self.row_stride]
 
     def runs(self, i: int, num_rows: int) -> Iterator[slice]:
-        """Cut the rows of the i-th `part` where other parts begin or end.
+        """Cut rows 0 to `num_rows` of the `part` of time offset i where other parts begin or end.
 
-        A run is then all of a run of another part or shares no row with it. On a GPU, what is
-        done to the runs of all parts is one kernel.
+        A run is then all of a run of another part or shares no row with it. On a GPU, what is done
+        to the runs of all parts is one kernel.
         """
         ahead, rest = np.divmod(self.row_offsets - self.row_offsets[i], self.row_stride)
         others = ahead[(rest == 0) & (abs(ahead) < num_rows)] % num_rows

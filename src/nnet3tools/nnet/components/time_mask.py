@@ -157,7 +157,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
             _multiply(args.in_deriv, args.memo)
 
     def _draw_mask(self, mask: Array, indexes: TimeMaskIndexes) -> None:
-        """Set the mask to 1 in kept and 0 in zeroed ranges, which alternate with random lengths.
+        """Set mask (rows, 1) to 1 in kept and 0 in zeroed ranges of frames, alternating, at random.
 
         With probability `zeroed_proportion` a sequence starts with a kept range, as in Kaldi.
         """

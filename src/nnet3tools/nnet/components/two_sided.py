@@ -57,7 +57,7 @@ def set_columns(inputs: Array, parts: Sequence[Array]) -> None:
 
 
 def _targets(linear: Array, bias: Array | None) -> list[tuple[Array, slice]]:
-    """(matrix to update, the inputs' columns for it) of the linear part and, if any, the bias."""
+    """(matrix, slice): linear, its input columns; with a bias, (D, 1) bias, the column of ones."""
     dim = linear.shape[1]
     found = [(linear, slice(dim))]
     return found if bias is None else [*found, (bias.reshape(-1, 1), slice(dim, None))]

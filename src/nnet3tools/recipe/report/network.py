@@ -189,7 +189,7 @@ def number_or_none(text: str) -> float | None:
 
 
 def percentile(numbers: tuple[float, ...], percent: int) -> float:
-    """The percentile `percent` of `numbers`: 13 percentiles, or fewer than ten sorted values."""
+    """Percentile `percent` of `numbers`: fewer than ten sorted values, or 13 given percentiles."""
     if len(numbers) == len(PERCENTS):
         return numbers[PERCENTS.index(percent)]
     return numbers[(len(numbers) - 1) * percent // 100]

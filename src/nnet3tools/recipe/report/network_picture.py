@@ -118,7 +118,7 @@ def _ranks(count: int, edges: Edges) -> list[int]:
 
 
 def _ordered_rows(ranks: list[int], edges: Edges) -> list[list[int]]:
-    """The numbers of the boxes in each row, sorted by the mean position of the boxes they read."""
+    """Numbers of the boxes in each row (`ranks`: box -> row), by mean place of boxes they read."""
     rows: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
     for i, rank in enumerate(ranks):
         rows[rank].append(i)

@@ -99,7 +99,7 @@ def _note_words(faults: FaultList, path: str, what: str, words: set[str]) -> Non
 
 
 def _arpa_lines(path: str, faults: FaultList) -> list[str]:
-    """Read the lines of an ARPA file, which may be compressed (.gz)."""
+    """Lines of an ARPA or .gz file; wrong UTF-8 goes to `faults` or, of .gz, is a DataError."""
     if not path.endswith(".gz"):
         return read_text(path, faults)
     try:
@@ -146,7 +146,7 @@ def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
 
 
 def check_unchanged(hint: str) -> None:
-    """DataError, ending in `hint`, if a recorded input file has changed.
+    """DataError, ending in `hint`, if an input file has changed since the training began.
 
     A sound file may be missing, because the first stage has copied the sound.
     """

@@ -79,7 +79,7 @@ def weighted(
 
 
 def write_dictionary_as_said(setup: Setup) -> None:
-    """Write a dictionary with probabilities of pronunciations, and log the counts."""
+    """Write to `SAID` the dictionary with probabilities counted in alignments; log the counts."""
     dictionary = Dictionary.load(str(DICT))
     pronunciations: dict[str, list[Phones]] = {}
     for entry in dictionary.lexicon:

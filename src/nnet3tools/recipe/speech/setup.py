@@ -92,7 +92,7 @@ def job(log: str, *programs: tuple[str, ...], home: str = "egs.1", wants_gpu: bo
 
 
 def step(log: str, *programs: tuple[str, ...], out: Path) -> Jobs:
-    """Make a step of one job, a pipeline of programs, which writes the file `out`."""
+    """A step of one job: a pipeline of `programs` (words) makes `out`; log: work/log/`log`.log."""
     return Jobs((job(log, *programs),), (out,))
 
 

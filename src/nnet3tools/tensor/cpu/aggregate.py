@@ -163,8 +163,8 @@ def _assignments(
 ) -> Assignments:
     """The formula out = beta * out + factors * reduction of `expr`; `name` is the reduction's.
 
-    Operands are out, the `num_ins` inputs, beta, one or two factors; `types` are theirs.
-    Without `has_beta` out is not read.
+    Operands are out, the `num_ins` inputs, beta, and the factors (one or two, as `types`, the types
+    of all operands, say). Without `has_beta` out is not read.
     """
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in range(1, num_ins + 1)}
     value = expr.substitute(moved)

@@ -126,10 +126,10 @@ def _job(found: Gemm, alpha: Any, beta: float) -> Job:
 class KnownKernels:
     """Compiled kernels for calls that are not replayed: those that earlier runs asked for.
 
-    A kernel that no earlier run has asked for would be compiled by itself. NumPy does such a call,
-    and the kernel is made together with all others of its run, as soon as a later run needs one of
-    them. Which calls are done by kernels thus depends on the runs in one arena alone, not on what
-    the process has compiled or found in its cache, so that results are the same in each process.
+    A kernel that no earlier run of a program has asked for would be compiled by itself. NumPy does
+    such a call, and the kernel is made with all others of its run, once a later run needs one of
+    them. Which calls kernels do thus depends only on the runs in one arena (programs' memory), not
+    on what the process has compiled or cached. So results are the same in each process.
     """
 
     def __init__(self) -> None:

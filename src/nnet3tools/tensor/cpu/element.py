@@ -49,7 +49,7 @@ class Plan:
         self._first, self._steps, self._work = first, steps, work
 
     def job(self, operands: Sequence[Any]) -> Job:
-        """The job of this kernel for these operands, which must have the plan's layout."""
+        """The job of this kernel for operands with the shapes, strides and types of the plan."""
         values = [o.array if is_number(o) else o for o in operands]
         given = self._walk.arguments(values, self._strides)
         arguments = [*self._first, *[float(a) if isinstance(a, np.floating) else a for a in given]]

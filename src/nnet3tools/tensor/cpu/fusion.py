@@ -70,10 +70,10 @@ def _are_independent(a: Formula, b: Formula) -> bool:
 
 
 def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
-    """Whether the order of two formulas matters because `other` uses targets of `writer`.
+    """Whether two formulas must keep their order because `other` uses operands `writer` writes.
 
-    It matters if a target overlaps an operand of `other` partially; with "same" in `kinds`,
-    also if both are the same elements. A Number that `other` reads counts as a partial overlap.
+    They must if a written operand overlaps one of `other` partially or in a way named in `kinds`
+    ("same": equal elements). A Number that `other` reads counts as a partial overlap.
     """
     for n in writer.assignments.targets:
         target = writer.operands[n - 1]

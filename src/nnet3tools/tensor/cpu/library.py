@@ -213,7 +213,7 @@ _MARK = "nn_made_from"
 
 
 def _open(name: str, path: Path) -> ctypes.CDLL | None:
-    """Load file `name`; None, with a warning, if the name stored in it is not that of `path`."""
+    """Load library `path` by an alias `name`; None, with a warning, on errors or another source."""
     try:
         loaded = ctypes.CDLL(name)
         mark = (ctypes.c_char * (len(path.stem) + 1)).in_dll(loaded, _MARK)

@@ -124,7 +124,7 @@ class CudaFunction:
 
 @functools.cache
 def _pointwise(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> set[str]:
-    """Names of the arrays that a function's body accesses only at its own point of `space`."""
+    """Those of `names` that C text `body` uses only as name(i, j, ...), i, j, ... being `space`."""
     own = r"\s*,\s*".join(space)
     return {
         name

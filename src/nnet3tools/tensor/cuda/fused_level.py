@@ -65,7 +65,7 @@ class _Part:
         return all(step.loops for step in self.steps)
 
     def can_add(self, launch: Launch) -> bool:
-        """Whether each thread of the part can go on with its share of `launch` without waiting."""
+        """Whether each thread of the part can do its share of `launch` without others' results."""
         first = self.steps[0]
         if launch.space is None or launch.space != first.space or launch.grid != first.grid:
             return False
@@ -159,7 +159,7 @@ class FusedLevel:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Append launch `i` to the part with all launches `needed`; returns whether that worked."""
+        """Append launch `i` to the sequence (part) with all of `needed`; False if impossible."""
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
         if len(parts) > 1 or part is None or not part.can_add(launch):

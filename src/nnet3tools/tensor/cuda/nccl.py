@@ -35,7 +35,7 @@ class Nccl:
         self._communicator = self._nccl.NcclCommunicator(size, group, rank)
 
     def sum(self, array: Array) -> None:
-        """Set a float32 `array` to the sum of all processes' arrays, in order of the stream.
+        """Set float32 `array` to the sum of all ranks' arrays, on the current CUDA stream.
 
         The same number of GPUs of a kind gives the same bytes.
         """

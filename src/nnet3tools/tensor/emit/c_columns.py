@@ -103,14 +103,14 @@ class _Columns:
         return ["{", *indented([*self._pointers(arrays, "0"), *_each_column(inner)]), "}"]
 
     def _total(self, v: Instruction) -> str:
-        """C text of the array element of a tile that holds a column reduction or kept value."""
+        """C text of the array element for column `c` of `v`, a column reduction or kept value."""
         return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{self._body.name(v)}[c]"
 
     def _pointers(self, arrays: Sequence[int], row: str) -> list[str]:
         return [self._body.row(i, [*self._outer, row]) for i in dict.fromkeys(arrays)]
 
     def _reduce(self, number: int) -> list[str]:
-        """C loops over a tile's rows and columns that make the column reductions of a pass."""
+        """C loops over a tile's rows and columns for the column reductions of pass `number`."""
         names = [
             (self._body.name(v), self._body.held(v.inputs[0]))
             for v in self._plan.passes[number].reductions

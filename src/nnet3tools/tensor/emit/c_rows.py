@@ -41,8 +41,8 @@ def row_kernel(
     """C text of a kernel for a formula that reduces rows (along the last axis).
 
     `walk` says how operands are in memory. `may_keep`: a row's values may be kept on the stack.
-    `added` numbers are added up in float32, then in float64. If `chunk` is not 0, operands are
-    vectors, and row i is their i-th piece of `chunk` elements.
+    Sums of `added` numbers each are float32, the sum of these sums float64. If `chunk` is not 0,
+    operands are vectors, and row i is their i-th piece of `chunk` elements.
     """
     rows = _Rows(assignments, walk, may_keep, added)
     width = f"n{walk.axes - 1}"
@@ -138,7 +138,7 @@ class _Rows:
         return f"all_{name} / (f64)width" if v.name == "row_mean" else f"all_{name}"
 
     def _reduce(self, stage: int) -> list[str]:
-        """C lines of loop number `stage` over a row, which makes row reductions."""
+        """C lines of loop number `stage` over a row, which computes this stage's row reductions."""
         found = self._stages.reductions(stage)
         sums = [v for v in found if v.name not in _EXTREMES]
         lines, adds, after, clauses = list[str](), list[str](), list[str](), list[str]()

@@ -131,9 +131,9 @@ def _together(plan: Reduction) -> str:
 
 
 def _merged(plan: Reduction, axis: str) -> list[str]:
-    """CUDA lines by which an output's last block merges the results of all chunks to `acc`.
+    """CUDA lines: the block that ends last merges all chunks of an output to the variable `acc`.
 
-    Threads along `axis` (x or y) divide the chunks.
+    Each block has reduced one chunk of elements. Threads along `axis` (x or y) divide the chunks.
     """
     chunks = [
         "#pragma unroll 4",

@@ -20,10 +20,10 @@ _REDUCERS = {"row_sum": "nn_Sum", "row_mean": "nn_Sum", "row_max": "nn_Max", "ro
 
 
 def row_kernel(assignments: Assignments, walk: Walk) -> Source:
-    """A kernel for a formula that reduces rows (along the last axis); `walk`: operands in memory.
+    """A kernel for a formula that reduces rows (along the last axis).
 
-    Parameters are the sizes of the axes, the number of rows, and the operands (addresses, strides,
-    numbers).
+    `walk` has the axes and strides of operands in memory. Parameters of the kernel are the sizes of
+    the axes, the number of rows, and the operands (addresses, strides, numbers).
     """
     body = Body(walk, CUDA)
     pairs = body.assigned(assignments)

@@ -47,7 +47,7 @@ def _add(*fields: Any, **more: Any) -> Function:
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """Derivatives of a piecewise constant function, all 0; `arguments` begin with its value."""
+    """Derivatives, all 0, of a piecewise constant function; `arguments`: value, operands."""
     return [_ZERO] * (len(arguments) - 1)
 
 

@@ -102,9 +102,9 @@ class _Plan:
         self.divisor = count if reduce == "mean" and count else 1
 
     def reduced(self, values: np.ndarray, part: np.ndarray, rows: slice) -> Call:
-        """The call that reduces a block and adds the result to `values`, the result of all blocks.
+        """A call that reduces `part`, the values of a block, and combines the result with `values`.
 
-        `part` has the values of the block, the rows `rows`.
+        `values` are the results of all blocks so far, `rows` the rows of the block.
         """
         shape = (rows.stop - rows.start, *self.full[1:])
         if part.shape != shape:

@@ -94,7 +94,7 @@ def _bind(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
     alpha: float, beta: float,
 ) -> Callable[[], Any]:  # fmt: skip
-    """A callable for the product: matmul if alpha is 1 and beta 0 (it uses symmetry), else gemm."""
+    """A callable for out = alpha op(a) op(b) + beta out, by np.matmul if alpha is 1 and beta 0."""
     left, right = (x.swapaxes(-1, -2) if flip else x for x, flip in ((a, trans_a), (b, trans_b)))
     if left.shape[-1] == 0 or out.size == 0:
         return functools.partial(_scale, out, beta)

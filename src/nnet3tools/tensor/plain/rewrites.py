@@ -86,6 +86,6 @@ _BY_TYPE: dict[tuple[str, Type], Callable[..., Expr]] = {
 
 
 def rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """A definition by which NumPy computes function `name` faster in type `compute`, or None."""
+    """A definition (operands -> Expr) of `name` that is faster in NumPy for this type, or None."""
     held_in = Type.FLOAT64 if compute is Type.WEAK_FLOAT else compute
     return _ANY.get(name) or _BY_TYPE.get((name, held_in))

@@ -55,7 +55,7 @@ class _PeepholeLstm(RecurrentLayer):
         self.truncate(out, ".c", cell)
 
     def _write_gate(self, out: ConfigLines, gate: str, cell: str) -> None:
-        """Add a gate, which reads the layer's input, the recurrent value and node `cell`."""
+        """Add gate `gate`, such as "i", which reads the input, recurrent value and node `cell`."""
         out.node(f".{gate}1_t", self.with_input("r_t"), component=f".W_{gate}.xr")
         out.node(f".{gate}2_t", cell, component=f".w_{gate}.c")
         total = f"Sum({self.node(gate + '1_t')}, {self.node(gate + '2_t')})"

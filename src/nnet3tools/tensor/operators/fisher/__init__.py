@@ -224,7 +224,7 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
 
 @operator(writes=(), types=("float64",))
 def check_finite(numbers: Array) -> None:
-    """Raise DivergedError if numbers[DIVERGED] says that products were not finite; not on a GPU."""
+    """Raise DivergedError if numbers[DIVERGED] counts minibatches with NaN; no effect on a GPU."""
     if numbers[DIVERGED]:
         raise DivergedError(
             "natural gradient met infinity or NaN in the derivatives or activations: the "

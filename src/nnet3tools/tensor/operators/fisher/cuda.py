@@ -209,7 +209,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """The operator `fisher_step` on CUDA: one kernel; eigenvectors in shared memory if they fit."""
+    """The operator `fisher_step` on CUDA (arguments: see there); shared memory if it suffices."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, 16 if rank <= _MOST_OF_HALF_A_WARP else 32
@@ -248,7 +248,7 @@ def check_finite(numbers: Array) -> None:
 
 @implements("residual_norm", "cupy")
 def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """The operator `residual_norm` on CUDA: copies all to the host, as only CPU code uses it."""
+    """The operator `residual_norm` on CUDA, computed on the host because only CPU code needs it."""
     return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
@@ -256,7 +256,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """The operator `orthonormalize` on CUDA: products of the rows of W, then W's correction."""
+    """The operator `orthonormalize` on CUDA (arguments: see there), by the products of W's rows."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(address, w)), lambda: get_device().empty((sum(counts),), np.float32)

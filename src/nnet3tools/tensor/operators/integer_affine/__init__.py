@@ -139,7 +139,7 @@ def in_panels(matrix: NDArray, parts: int, panel: int, width: int, quad: int) ->
 
 
 def row_width(columns: int, dtype: np.dtype) -> int:
-    """Numbers in a quantized row: `columns`, rounded up to a whole step of the kernels."""
+    """Elements of a quantized row: `columns`, rounded up to whole vectors (_STEP_BYTES)."""
     step = _STEP_BYTES // dtype.itemsize
     return -(-columns // step) * step
 

@@ -42,9 +42,9 @@ def affine_jobs(
     out: Any, rows: Any, ranges: Any, weights: PackedWeights, bias: Any = None,
     starts: Sequence[int] = (0,), stride: int = 1, adds: bool = False, is_plain: bool = False,
 ) -> list[Job] | None:  # fmt: skip
-    """A list with the job (C kernel call) for `integer_affine`; None if the layouts do not fit.
+    """The job (one C kernel call) for `integer_affine`; None unless arrays have contiguous rows.
 
-    `is_plain` selects the path without vector instructions, for tests.
+    `ranges` to `adds`: as for the operator. `is_plain`: without vector instructions, for tests.
     """
     if not (has_rows(out) and rows.flags.c_contiguous and ranges.flags.c_contiguous):
         return None

@@ -42,9 +42,9 @@ class _Plan:
 def _sorted(
     prefix: str, hmm: Hmm, keys: np.ndarray, values: np.ndarray, *columns: str
 ) -> dict[str, Array]:
-    """The arcs sorted by their `keys`: offsets, probs and `columns`, with `prefix` in the names.
+    """Arrays of arcs sorted by `keys`: prefix + "offsets", "probs", and fields `columns` of `hmm`.
 
-    The arcs with key values[i] are numbers offsets[i] to offsets[i + 1] - 1 in this order.
+    `values` are the distinct keys. Arcs with key values[i] are offsets[i] to offsets[i + 1] - 1.
     """
     order = np.argsort(keys, kind="stable")
     offsets = np.append(np.searchsorted(keys[order], values), len(keys))
@@ -63,7 +63,7 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """The operator `leaky_hmm` on CUDA; sums over states are float64, others have output's type."""
+    """The operator `leaky_hmm` on CUDA (arguments: see there); sums over states are float64."""
     plan: _Plan = hmm.plan("cupy", _Plan)
     num_frames, states = len(output) // num_sequences, hmm.num_states
     given: dict[str, Any] = {

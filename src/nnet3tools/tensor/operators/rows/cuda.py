@@ -19,7 +19,7 @@ _functions = cuda_functions(__file__)
 
 
 def _on_grid(name: str, shape: tuple[int, ...], alpha: float, **operands: Any) -> Step:
-    """A callable that runs CUDA function `name` at each point of a shape; `alpha` if it has one."""
+    """A callable that runs CUDA function `name` on all of `shape`, with `alpha` if it has that."""
     if "alpha" in _functions[name].numbers:
         operands["alpha"] = alpha
     return _functions[name].on_grid(shape, **operands)
