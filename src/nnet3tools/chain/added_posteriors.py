@@ -55,8 +55,7 @@ class PosteriorAdder:
     def add(self, example: NnetChainExample) -> NnetChainExample:
         """A copy of the example with the posteriors as an added input.
 
-        DataError if the example does not have one output of one sequence, or cannot be
-        computed.
+        DataError if the example does not have one output of one sequence, or cannot be computed.
         """
         if len(example.outputs) != 1 or example.outputs[0].name != "output":
             raise DataError("expected the example to have one output named 'output'")

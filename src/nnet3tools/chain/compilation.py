@@ -52,8 +52,7 @@ class SupervisionCompiler:
     def _in_time(self, graph: Fst, allowed_phones: list[set[int]]) -> Fst:
         """The paths of `graph` with an arc for each frame, whose phone is allowed in the frame.
 
-        States are pairs of a graph state and a frame, numbered in the order of their
-        discovery.
+        States are pairs of a graph state and a frame, numbered in the order of their discovery.
         """
         if not graph.num_states:
             return graph

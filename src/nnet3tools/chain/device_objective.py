@@ -58,8 +58,7 @@ _smallest = tensor.aggregate("_1", "min", axis=None)
 class Buffers:
     """The outputs of one LF-MMI objective and the arrays that receive their derivatives.
 
-    `xent_output` and `xent_deriv` are those of the cross-entropy output (-xent), if there is
-    one.
+    `xent_output` and `xent_deriv` are those of the cross-entropy output (-xent), if there is one.
     """
 
     output: Array
@@ -94,7 +93,7 @@ def facts_of(
 
 
 def on_device(facts: Facts, arrays: Sequence[Array]) -> tuple[PackedPaths, Array | None]:
-    """The acceptors and row weights, from device copies of the arrays that facts_of returned."""
+    """(packed acceptors, row weights or None); `arrays`: device copies of those of `facts_of`."""
     ints, costs, *weights = arrays
     paths = PackedPaths(ints, costs, facts.num_parts, facts.num_states, facts.num_frames)
     return paths, weights[0] if facts.has_weights else None

@@ -72,7 +72,11 @@ class ChainOutputObjective(SequenceObjective):
         return supervision.chain
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Each output followed by its -xent output; DataError if one does not fit the graph."""
+        """Each output followed by its -xent output, if cross-entropy is measured.
+
+        With `need_deriv`, derivatives at the outputs will be given. DataError if an output is not
+        in `nnet`, or does not fit the denominator graph.
+        """
         found = super().outputs(nnet, example, need_deriv)
         self._check_dimensions(nnet, example)
         return found

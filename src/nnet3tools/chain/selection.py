@@ -74,8 +74,7 @@ def _shifted(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
 class ChainSelection:
     """Shifts examples in time by `frame_shift` and removes context.
 
-    `contexts` says how many frames of input remain before and after the frames of the
-    supervision.
+    `contexts` says how many frames of input remain before and after the supervision's frames.
     """
 
     frame_shift: int

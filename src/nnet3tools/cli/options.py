@@ -160,10 +160,7 @@ class CommandLine(Generic[O]):
         return f"{number} argument{'s' if most != 1 and number != 'at least 1' else ''}"
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """The words with `--name value` joined to `--name=value`.
-
-        A boolean option is joined only to the words true and false.
-        """
+        """Join `--name value` to `--name=value`; a boolean option joins only true and false."""
         joined: list[str] = []
         left = list(reversed(words))
         while left:

@@ -158,7 +158,7 @@ def _termination_raises() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_RAISE_AGAIN, _SECONDS_TO_END)
 
     def insist(number: int) -> None:
-        """Signal handler: kill commands that still run, or raise a dropped SystemExit again.
+        """Handle SIGALRM: kill commands that still run, or raise SystemExit if Python dropped it.
 
         `number` is the signal that ended the program.
         """

@@ -75,7 +75,7 @@ class StepInfo:
     """A compiler step with the submatrices of its value and its derivative; 0 stands for none.
 
     For a descriptor, `value_parts` and `deriv_parts` (submatrices), `terms` and `constants` have
-    one entry for each part. `precomputed` is the number of its precomputed indexes in the program.
+    one entry for each part. Entry `precomputed` of the program's list has its precomputed indexes.
     """
 
     step: Step
@@ -144,11 +144,11 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
 def _by_scale(
     part: PartFacts, terms: IntArray, members: Sequence[StepInfo]
 ) -> Iterator[tuple[list[tuple[float, frozenset[int] | None]], IntArray]]:
-    """Yield ([(scale, nodes), ...], terms): the terms (rows, leaves) of a part for each scale.
+    """Yield ([(scale, nodes), ...], terms): which of `terms` (rows, leaves) have which scales.
 
-    If each node has one scale, one pair has all terms, and `nodes` have the scale (None: all nodes
-    have it). If not, each pair has one scale, and -1 in place of terms with other scales. `members`
-    are the steps whose rows are in `terms`, in order.
+    If each node has one scale, the only result has all terms, and for each scale the nodes with it
+    (None: all). If not, a result for each scale, [(scale, None)], has -1 in place of terms with
+    other scales. `members` are the steps whose rows are in `terms`, in order.
     """
     if (nodes_of_scale := part.nodes_of_scale) is not None:
         one = len(nodes_of_scale) == 1
@@ -164,9 +164,9 @@ def _by_scale(
 def _constants(
     part: PartFacts, terms: IntArray, ends: NDArray[np.int64]
 ) -> Iterator[list[Constants]]:
-    """For each step, the nonzero constants in its rows: up to ends[0], then up to ends[1], ...
+    """Yield the nonzero Constants of each step; steps have the rows up to ends[0], ends[1], ...
 
-    `terms` (rows, leaves) are -1 where a leaf of the part is missing.
+    `terms` (rows of all steps, leaves) are -1 where a leaf of the part is missing.
     """
     starts = np.concatenate([[0], ends[:-1]]).tolist()
     if part.constant is not None:
@@ -188,9 +188,9 @@ def _constants(
 def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
-    """The Locations of each step, from the locations (steps[i], rows[i]) of all rows of a node.
+    """The Locations of each step of a node, from those of all its rows, (rows, terms) arrays.
 
-    A step has the rows up to ends[0], the next step those up to ends[1], ...; step_sizes[j] is
+    The node's steps have the rows up to ends[0], from there up to ends[1], ...; step_sizes[j] is
     the number of rows of step j of the program.
     """
     if len(ends) == 1:  # most nodes

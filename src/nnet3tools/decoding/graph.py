@@ -96,7 +96,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (token, arc) of the epsilon arcs; tokens[i] is in states[i]."""
+        """Arrays (tokens[i], arc number), one entry for each epsilon arc that leaves states[i]."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

@@ -76,7 +76,7 @@ def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _first_ids(arcs: _Arcs, finals: _Finals, ids: _Ids, state: int, length: int) -> _Ids:
-    """The first `length` ids of a path that reads `ids` and goes on from `state` (-1: it ends)."""
+    """The first `length` of `ids` and then the ids of any path from `state` on (-1: no path)."""
     if len(ids) < length:
         ids += _beginning(arcs, finals, state, length - len(ids))
     return ids[:length]

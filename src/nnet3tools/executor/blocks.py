@@ -43,7 +43,7 @@ class _Placed:
 class Blocks(ChunkPlan):
     """Cuts utterances, joined to one stream of frames, into blocks; each block is one minibatch.
 
-    The method `complete` yields nothing, because an utterance waits only for the rest of a block.
+    The method `complete` yields nothing: outputs are computed with their full block, or by `rest`.
     The network's outputs must depend on a fixed window of frames.
     """
 

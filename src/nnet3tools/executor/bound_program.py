@@ -54,7 +54,7 @@ class BoundProgram:
         self._views: dict[tuple[int, int], Array] = {}
 
     def block(self, index: int) -> Array:
-        """Part `index` of the arena by the memory plan, as an array in the shape of its matrix."""
+        """Block number `index` of the memory plan: a view of the arena, shaped as its matrix."""
         block = self.plan.blocks[index]
         info = self.computation.matrices[block.matrix]
         start = self.plan.offsets[index]

@@ -44,7 +44,7 @@ class Debugger:
         return Magnitudes(written, self._parameters(c))
 
     def after(self, c: int, before: Magnitudes, seconds: float) -> str:
-        """The log line of command `c`, which took `seconds` after `before` was measured."""
+        """The log line of command `c`, which took `seconds`; `before` is what before(c) gave."""
         after = self.before(c)
         changes = [
             f"{self._names.submatrix(s)}: {old:g}->{new:g}"

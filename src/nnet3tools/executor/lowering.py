@@ -48,7 +48,7 @@ _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
 
 def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
-    """Decorator: the function makes the steps that run commands of the class `cls`."""
+    """Decorator that registers the function which makes steps to run commands of class `cls`."""
 
     def register(function: Lowering[C]) -> Lowering[C]:
         _LOWERINGS[cls] = function

@@ -32,7 +32,7 @@ class _HostEvents(NamedTuple):
 class RecordedStep:
     """A command's work, or that of several commands, and the operator calls recorded while it ran.
 
-    An outcome is the result of a choice of the host; each sequence of outcomes has one recording.
+    A choice that the Python code makes has an outcome; each sequence of outcomes has one recording.
     """
 
     def __init__(

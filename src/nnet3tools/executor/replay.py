@@ -109,9 +109,9 @@ class Replayer:
 
 
 class _StepSequence:
-    """The steps (callables by command) given to a Replayer under one key, and their recordings.
+    """The steps (command number, callable) that a Replayer knows by one key, and their recordings.
 
-    Their Python code runs until the workspace's KernelPolicy says to record it; later runs replay.
+    The callables run as Python until the workspace's KernelPolicy tells to record; then replays do.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class _StepSequence:
         return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
-        """The callables for the next run of the steps: Python code, recorded or not, or replays."""
+        """(command number, callable) for the next run: Python code, recorded or not, or replays."""
         if self._flat is not None:
             return self._flat
         if self._recorded is None:
@@ -184,7 +184,7 @@ class _StepSequence:
                 self._occasion = Occasion.FIRST
 
     def _recorded_steps(self) -> Iterator[tuple[int, RecordedStep]]:
-        """Yield (command number, RecordedStep); on a GPU a RecordedStep may do several steps."""
+        """Yield (number of its first command, RecordedStep); on a GPU, one may do several steps."""
         on_gpu = self._capture is not None
         joined: list[tuple[int, Step]] = []
         num_random = 0

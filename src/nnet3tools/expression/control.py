@@ -136,7 +136,7 @@ class Lambda(Node):
         return [lambda: forward(value, inputs)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """One operation for all gradients, at the first trainable child; None at other children."""
+        """By child: at the first trainable one, an operation for all gradients; None for others."""
         backward = self.backward
         assert backward is not None  # the node is trainable only if there is one
         grads = [c.grad if c.trainable else None for c in self.children]

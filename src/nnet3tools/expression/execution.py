@@ -226,7 +226,7 @@ class Execution:
                 node.grad = array if last >= step else Overwritten(node, "gradient")
 
     def settle_forward(self) -> None:
-        """After the forward pass, mark values in reused memory: reading one is an error."""
+        """Make reading a node's value an error if the forward pass has reused its memory."""
         self._settle(len(self.schedule.forward) - 1)
 
     def settle_backward(self) -> None:

@@ -108,7 +108,7 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Make `backward`'s kernels of derivatives by `leaves`; `formulas`: the value's blocks."""
+        """Make `backward`'s kernels: derivatives of `formulas`, one per column block, by leaves."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):

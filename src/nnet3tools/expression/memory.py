@@ -30,7 +30,7 @@ class Buffer:
         return max(ALIGNMENT, rounded_up(size))
 
     def touch(self, step: int) -> None:
-        """Extend the lifetime of the value or gradient to include `step`."""
+        """Extend the range of steps from `first` to `last`, if necessary, to include `step`."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 

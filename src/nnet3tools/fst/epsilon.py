@@ -163,7 +163,7 @@ class _Closures:
     """Replaces the epsilon arcs of states by the arcs and final weights that they lead to."""
 
     def __init__(self, fst: Fst, plain: Fst) -> None:
-        """Prepare to expand states of `fst`; a state's arcs in `plain`, if any, replace its own."""
+        """Prepare to expand states of `fst`; arcs that a state has in `plain` replace its own."""
         self._fst, self._plain = fst, plain
         self._arcs: dict[int, list[ArcTuple]] = {}
         self._finals: dict[int, float] = {}

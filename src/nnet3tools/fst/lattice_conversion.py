@@ -65,7 +65,7 @@ def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
 
 
 def _chain(arc: _Arc, arcs: list[list[_Arc]], inner: list[bool]) -> CompactArc:
-    """Merge an arc and the chain of states (marked in `inner`) that follows into one arc."""
+    """Merge an arc, and the arcs after it while inner[target] is true, into one arc."""
     ilabel, word, graph, acoustic, target = arc
     ids = [ilabel] if ilabel else []
     while inner[target]:

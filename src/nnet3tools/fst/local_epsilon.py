@@ -99,9 +99,9 @@ class _Work:
         self.finals[state] = NOT_FINAL
 
     def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Join an arc, the only one into its next state, with each following arc where possible.
+        """Join an arc, the only one into its next state, with each arc that leaves this state.
 
-        `arc` is arc number `position` of `state`.
+        It is arc number `position` of `state`. Arcs that both read, or write, a label stay apart.
         """
         between = arc[3]
         removed = kept = NOT_FINAL

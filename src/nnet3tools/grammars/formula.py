@@ -125,7 +125,7 @@ _LEVELS = {"**": 0, "^": 0, "*": 1, "/": 1, "+": 2, "-": 2, "": 3}
 
 
 def _arithmetic(text: str, position: int, tokens: Any) -> Tree:
-    """Parse action: make a tree of (position, signs), operand, operator, (position, signs), ...
+    """Parse action: the Tree of tokens (position, signs), operand, operator, (position, signs), ...
 
     Separate levels of the grammar for powers, products and sums take 30 us more for each operand.
     """

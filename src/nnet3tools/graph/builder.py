@@ -114,7 +114,7 @@ class GraphBuilder:
         )
 
     def _frames_to_foresee(self, request: ComputationRequest) -> tuple[int, int, int] | None:
-        """The first and last frame to explore a recurrence to, and the largest number of steps.
+        """(first, last, most): explore recurrences ahead to these frames, at most `most` times.
 
         None for a network without recurrence, and for later segments of a graph.
         """
@@ -127,7 +127,7 @@ class GraphBuilder:
         return min(int(t.min()) for t in times), max(int(t.max()) for t in times), num_rows
 
     def _max_rounds(self, request: ComputationRequest) -> int:
-        """Largest number of rounds: grows with the frames and the dependencies in recurrences."""
+        """Rounds after which `compute` gives up; they grow with the frames and back edges."""
         times = [
             spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
         ]
@@ -312,7 +312,7 @@ class GraphBuilder:
         self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
-        """(is computable, can never be computable) of a node's `ids` with dependencies `rows`."""
+        """(is computable, can never be) of a node's `ids`; ids[i] depends on the ids in rows[i]."""
         store, rule = self.store, self.plan.rules[node]
         if rule.needs_all and rows.shape[1] == 1:
             status = store.status[as_slice(rows[:, 0])]
@@ -328,7 +328,7 @@ class GraphBuilder:
         return computable, ~possible
 
     def prune(self) -> None:
-        """Append the inputs and all used cindexes to the graph; all outputs must be computable."""
+        """Add inputs, and the cindexes that outputs use, to `graph`. Outputs must be computable."""
         if self._strict is not None:
             self._strict.finish(self.graph, self.store)
             self._strict = None

@@ -159,7 +159,7 @@ class CindexStore:
             yield node, ids[nodes == node]
 
     def restart(self, first: int, keys: KeyArray, nodes: IntArray, is_input: BoolArray) -> None:
-        """Replace the cindexes from id `first` on; the new cindexes have status COMPUTABLE."""
+        """Replace ids from `first` on by cindexes (nodes[i], packed Index keys[i]), COMPUTABLE."""
         self.size = first
         end = first + len(keys)
         if end > len(self.keys):

@@ -163,7 +163,7 @@ class _Builder:
     def _add_ordered(
         self, node: int, ids: IntArray, indexes: IndexArray, ordered: IndexArray
     ) -> None:
-        """Add a step with Indexes `ordered`, those of `ids` as the component sorts or pads them."""
+        """Add a step with rows `ordered`: `indexes`, which are those of `ids`, sorted or padded."""
         if not np.array_equal(ordered, indexes):
             ids = self.graph.find(node, ordered)
         self._add(node, ids, ordered)

@@ -85,7 +85,7 @@ def strict_graph(plan: NetworkPlan, request: ComputationRequest) -> StrictGraph 
 class _Explorer:
     """Builds a StrictGraph: visits each node once, before its sources.
 
-    During the visit, a dependency is represented by a place: its number among all requested rows.
+    At first a dependency has a running number: nodes ask for rows, which are numbered in order.
     """
 
     def __init__(self, plan: NetworkPlan, request: ComputationRequest) -> None:

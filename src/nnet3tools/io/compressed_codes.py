@@ -168,7 +168,7 @@ def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 def _starts(between: NDArray) -> NDArray[np.intp]:
-    """Flat index (N, columns) of each column's first interval in `between` (N, columns, 3)."""
+    """(N, columns) flat index, in `between`, of each column's first of 3 percentile intervals."""
     num, cols = between.shape[:2]
     return (3 * np.arange(num * cols)).reshape(num, cols)
 

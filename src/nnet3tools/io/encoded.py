@@ -218,7 +218,7 @@ class LayoutTable:
         return found
 
     def _walked(self, walk: ByteWalk) -> Layout:
-        """Move `walk` past the fields up to the first of varying size; return their Layout."""
+        """Move `walk` past a record's fields to the first of varying size; return their Layout."""
         start, values = walk.at, dict[str, Any]()
         steps = self._record.steps(values)
         rest: list[bytes | Field] = []

@@ -105,7 +105,7 @@ def find(rxfilename: str) -> Handed | None:
 
 
 def sink(wxfilename: str) -> Handed | None:
-    """The Handed that collects output to `wxfilename`; None if `collect` was not called."""
+    """The Handed that collects output to `wxfilename`; None without a `collect(wxfilename)`."""
     return _collecting.get(wxfilename)
 
 

@@ -104,9 +104,9 @@ def convert_runs(
     holders: tuple[Holder[Any], Holder[Any]],
     convert: Callable[[ObjectRun], ObjectRun],
 ) -> int:
-    """Write what `convert` makes of the objects of a table; returns their number.
+    """Convert the objects of a table by `convert`, and write them; returns their number.
 
-    `holders` are for input and output; the input's may read runs. User errors name table and key.
+    `holders`: of input, which may give ObjectRuns, and output. User errors name table and key.
     """
     num_done = 0
     with (

@@ -134,7 +134,7 @@ class Field:
         self.kind.write(writer, value)
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield the parts in a binary file: bytes, and a Field whose value goes into `values`."""
+        """Yield parts of a binary file: bytes, and a Field that the caller reads into `values`."""
         if self.rare:
             return
         if self.token:

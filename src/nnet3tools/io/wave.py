@@ -105,7 +105,7 @@ def _read_format(reader: Reader, order: str) -> tuple[int, int, int]:
 
 
 def _skip_until(reader: Reader, wanted: bytes, order: str) -> int:
-    """Skip chunks (byte order `order`) up to `wanted`; returns the number of bytes read."""
+    """Skip chunks (byte order `order`) and the tag `wanted`; returns the number of bytes read."""
     counted = 4
     while (tag := _tag(reader)) != wanted:
         left = size = _number(reader, order)

@@ -155,7 +155,7 @@ class IfDefined(SumDescriptor):
 
     @property
     def constant(self) -> float | None:
-        """The argument's constant; None if it is not 0 and a row's argument may be missing."""
+        """The argument's constant; None for a nonzero one if some rows may lack the argument."""
         constant = self.source.constant
         return constant if constant == 0.0 or not self.source.leaves else None
 

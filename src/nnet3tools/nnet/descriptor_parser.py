@@ -109,9 +109,9 @@ class _Parser:
                 value, depth = self._add_argument(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
-        """Read an argument to its end if it is a name or number; return (value, its depth 0).
+        """Read a name or number; return (value, 0), as no operators are nested in the value.
 
-        For an operator, read its name and bracket and add a _Level for it; return (None, 0).
+        For an operator, read only its name and bracket, add a _Level for it; return (None, 0).
         """
         kind = self._levels[-1].next_argument if self._levels else Argument.EXPRESSION
         assert kind is not None

@@ -127,7 +127,7 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Note that the estimate's buffers have sums over `num_rows` rows to update it with later."""
+    """Note that an update is due, for which the estimate's buffers sum over `num_rows` rows."""
     _pending[estimate] = num_rows
 
 

@@ -120,7 +120,7 @@ def apply_svd(
 
 
 def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, dim: int) -> None:
-    """Add `<name>_a` and `<name>_b` in place of `affine`, from the first `dim` singular values."""
+    """Append components `<name>_a` and `<name>_b`: `affine` by its first `dim` singular values."""
     root = np.sqrt(svd.singular[:dim])
     linear = (svd.right[:dim] * root[:, None]).astype(np.float32)
     left = (svd.left[:, :dim] * root).astype(np.float32)

@@ -132,7 +132,7 @@ class _Expander:
         return is_first
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
-        """For rows of old submatrices that belong to n = 0: the rows for every n after expansion.
+        """For rows of old submatrices that belong to n = 0: the new rows for every n, as _Places.
 
         `submatrix` is one number for each of the rows, or one for all; `row` counts from its first
         row.

@@ -56,7 +56,7 @@ def _extensible(
 ) -> bool:
     """Whether a copy src -> dest can become a copy of the whole source, after dest gets more rows.
 
-    `src` must begin its matrix, `dest` end another one; old_rows[m] is the size of matrix m before.
+    `src` must begin its matrix, `dest` end another one. Matrix m had old_rows[m] rows at first.
     """
     src_matrix = computation.matrices[src.matrix_index]
     return (
@@ -70,7 +70,7 @@ def _extensible(
 
 
 def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
-    """Lengthen the destination's matrix in place; returns a copy command for the whole source."""
+    """Let dest's matrix, in place, hold all rows of src's matrix; return the command to copy it."""
     dest, src = computation.submatrices[command.dest], computation.submatrices[command.src]
     src_matrix = computation.matrices[src.matrix_index]
     dest_matrix = computation.matrices[dest.matrix_index]

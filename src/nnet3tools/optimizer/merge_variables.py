@@ -197,10 +197,10 @@ class _Round:
         return bool(merged)
 
     def _distinct(self, merges: Merges, left: BoolArray) -> Iterator[tuple[int, int, int]]:
-        """Yield (position, submatrix that stays, submatrix that goes) of each merge.
+        """Yield (number of the command, submatrix that stays, submatrix that goes) of each merge.
 
-        `left` (merges,) says where s1 stays. (position, 0, 0) stands for matrices that were
-        merged in this round already; such a merge waits for the next round.
+        A merge has two submatrices, s1 and s2; `left` (merges,) says where s1 stays. A merge of
+        elements that were merged in this round waits for the next round: it is (number, 0, 0).
         """
         variables, offsets = (a.tolist() for a in self.analysis.variables.all_of_submatrices)
         dirty = bytearray(self.analysis.variables.num_variables)

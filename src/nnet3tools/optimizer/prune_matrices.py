@@ -63,7 +63,7 @@ def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, e
 
 
 def _cut(computation: Computation, limited: dict[int, tuple[int, int]]) -> None:
-    """Shorten the matrices in `limited` to (begin, end) and shift their submatrices, in place."""
+    """Cut matrix m, in place, to the rows [begin, end) = limited[m]; shift submatrices to match."""
     was_whole = [computation.is_whole_matrix(s) for s in range(len(computation.submatrices))]
     for s, info in enumerate(computation.submatrices):
         m = info.matrix_index

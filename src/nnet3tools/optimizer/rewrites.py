@@ -47,7 +47,7 @@ class _Rewrite:
 
 
 class Rewrites:
-    """Caches results of the passes, to rewrite programs that differ only in numbers of rows."""
+    """Caches the changes of passes, for other programs that differ only in numbers of rows."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, list[_Rewrite]] = OrderedDict()
@@ -141,7 +141,7 @@ def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | N
 
 
 def _final_table(computation: Computation, origins: Origins) -> Ints:
-    """(submatrices, 5): the original submatrices as parts of the matrices after the passes."""
+    """(submatrices, 5): SubMatrixInfo of original submatrices, in the matrices after the passes."""
     table = computation.submatrix_table()
     matrix, rows, columns = origins.final_places(table)
     of_matrix = table[:, 0].copy()

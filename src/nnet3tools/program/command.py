@@ -45,8 +45,7 @@ class Command:
     OPERANDS: ClassVar[dict[str, str]]
     """Field -> kind of operand ("Submatrix", "Indexes"...)."""
     TEXT: ClassVar[str] = ""
-    """The command as Kaldi prints it, with operands in braces; {rows} and {cols} are the size of
-    the first submatrix."""
+    """Kaldi's text, with operands in braces; {rows} and {cols}: size of the first submatrix."""
     ACCESS: ClassVar[AccessMap] = {}
     """Submatrix field -> access, unless that depends on other operands."""
     ALLOCATES: ClassVar[str | None] = None

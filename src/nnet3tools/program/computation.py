@@ -107,10 +107,9 @@ def _no_indexes() -> IndexArray:
 class Computation:
     """A program. The arrays of row indexes are never changed in place, only replaced.
 
-    `matrix_debug_info` is empty or has an entry for each matrix. The lists of row indexes are,
-    -1 for none: `indexes` (rows,) of CopyRows and AddRows, `indexes_multi` (rows, 2),
-    (submatrix, row), of Multi commands, `indexes_ranges` (rows, 2), (first row, last row + 1),
-    of AddRowRanges.
+    `matrix_debug_info` is empty or has an entry for each matrix. The lists of rows are,
+    -1 for none: `indexes` (rows,) of CopyRows and AddRows, `indexes_multi` (rows, 2), (submatrix,
+    row), of Multi commands, `indexes_ranges` (rows, 2), (first row, last row + 1), of AddRowRanges.
     """
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
@@ -127,8 +126,7 @@ class Computation:
     _table: tuple[list[SubMatrixInfo], NDArray[np.int64]] | None = field(
         default=None, repr=False, compare=False
     )
-    """Some submatrices and the table of them: passes want it again and again, and making it takes
-    a tenth of their time."""
+    """Submatrices and their table, which passes often want: making it is a tenth of their time."""
     _groups: tuple[list[Command], dict[type[Command], CommandGroup]] | None = field(
         default=None, repr=False, compare=False
     )
@@ -238,7 +236,7 @@ class Computation:
         return groups if is_kept else group_commands(self.commands)
 
     def keep_groups(self, groups: dict[type[Command], CommandGroup]) -> None:
-        """Keep the groups of the commands for the analysis of this program."""
+        """Let `groups()` return `groups`, the commands by class, until a command is changed."""
         self._groups = list(self.commands), groups
 
     def matrix_sizes(self) -> NDArray[np.int64]:

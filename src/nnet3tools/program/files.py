@@ -188,7 +188,7 @@ def _read_int_pairs(reader: Reader) -> np.ndarray:
 
 
 def _check_tables(reader: Reader, computation: Computation) -> None:
-    """DataError unless reserved first entries exist and submatrices lie in matrices."""
+    """DataError unless matrix 0 and submatrix 0 exist and are empty, and others lie in matrices."""
     sub = computation.submatrix_table()
     mat = computation.matrix_sizes()
     if not len(sub) or not len(mat) or sub[0].any() or mat[0].any():

@@ -52,7 +52,7 @@ class CommandGroup:
         return np.fromiter(values, np.float64, len(self.commands))
 
     def with_columns(self, columns: dict[str, Ints]) -> CommandGroup:
-        """A copy of the group in which the integer operands in `columns` have other values."""
+        """A copy of the group; columns[name][i] is the new value of operand `name` of command i."""
         changed = np.zeros(len(self), np.bool_)
         for name, column in columns.items():
             changed |= column != self.column(name)

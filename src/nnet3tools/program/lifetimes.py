@@ -64,7 +64,7 @@ class Holdings:
         self.hold(command, matrix, len(self.storages) - 1)
 
     def hold(self, command: int, matrix: int, storage: int) -> None:
-        """Record that a matrix is in the given storage (-1: none) from a command on."""
+        """Record that a matrix is in storages[storage] (-1: in none) from command `command` on."""
         self._since[matrix].append(command)
         self._storage[matrix].append(storage)
 

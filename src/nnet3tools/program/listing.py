@@ -101,7 +101,7 @@ def _by_command(table: AccessTable, num_commands: int) -> list[list[tuple[int, i
 
 
 def _of_item(table: AccessTable, item: int) -> list[list[Any]]:
-    """The accesses to a variable or matrix: [command, "read", "write" or "read/write"]."""
+    """For variable or matrix `item`, lists [command, "read", "write" or "read/write"], in order."""
     commands, types = table.of_item(item)
     return [
         [command, _NAMES[AccessType(kind)]]

@@ -113,7 +113,7 @@ class RowsCommand(MoveCommand):
         return found
 
     def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
-        """A copy of the command for submatrix `own`; its list `entries` is added to the program."""
+        """A copy with submatrix `own` and the list `entries`, one per row, put in the program."""
         number = getattr(computation, f"new_{self.LIST}")(entries)
         return self.replace(**{self.OWN: own, self.LIST: number})
 

@@ -119,7 +119,10 @@ class AddRowsMulti(MultiCommand):
 
 @command(14)
 class AddToRowsMulti(MultiCommand):
-    """The command that adds alpha * src[i] to the row of pair i (submatrix, row), no row twice."""
+    """The command that adds alpha * src[i] to the row of pair i (submatrix, row) of a list.
+
+    The pair (-1, -1) stands for no row. No row may be listed twice.
+    """
 
     src: Submatrix
     indexes_multi: IndexesMulti

@@ -78,7 +78,7 @@ class OperandChecker:
         return f"sizes {x.num_rows} x {x.num_cols} and {y.num_rows} x {y.num_cols} differ"
 
     def overlap_problem(self, dest: int, src: int) -> str:
-        """A message if a source shares elements with its destination, else ""."""
+        """A message if a command's submatrices `dest` and `src` share elements, else ""."""
         return "source and destination overlap" if self.overlap(dest, src) else ""
 
     # -- each command by itself

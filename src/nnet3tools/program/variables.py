@@ -30,9 +30,9 @@ class _Splits(NamedTuple):
 
 
 def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints) -> _Splits:
-    """The cuts of matrices' rows (or columns) by submatrices; sizes[m] is the length of matrix m.
+    """The _Splits of all matrices' rows (or columns), each at the begin and end of submatrices.
 
-    Submatrix s is begin[s] to end[s] - 1 of matrix[s].
+    Submatrix s is rows (columns) begin[s] to end[s] - 1 of matrix[s]; matrix m has sizes[m].
     """
     width = int(sizes.max(initial=0)) + 1
     keys_begin, keys_end = matrix * width + begin, matrix * width + end

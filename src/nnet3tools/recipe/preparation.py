@@ -18,7 +18,7 @@ from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, Write
 
 
 def early_copies(e: Experiment) -> list[Step]:
-    """Steps that copy tree, phones.txt, num_jobs (end to end also phone_lm.fst, 0.trans_mdl)."""
+    """Steps that copy tree, phones.txt (if e2e: phone_lm.fst, 0.trans_mdl), and write num_jobs."""
     if (tree_dir := e.tree_dir) is None:
         return []
     names = ["phones.txt", "tree"]
@@ -191,7 +191,7 @@ def _scales(e: Experiment) -> list[Step]:
 
 
 def _first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
-    """The step that writes the network `raw`: init.raw, if it exists, extended by final.config."""
+    """The step that makes network `raw`: final.config, on top of init.raw if e.has_init_config."""
     first = [f"{e.dir}/init.raw"] if e.has_init_config else []
     words = ("nnet3-init", f"--srand={srand}", *first, f"{e.dir}/configs/final.config", str(raw))
     return e.step("add_first_layer" if first else "init_model", words, out=raw)

@@ -121,7 +121,7 @@ class HostPool:
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> np.ndarray:
-        """A free buffer of at least `num_bytes` bytes, or a new one that replaces the largest."""
+        """A free buffer of >= `num_bytes`, else a new one, in place of the largest free one."""
         if num_bytes <= _SMALL:
             size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
             buffers = self._small.get(size)

@@ -47,9 +47,9 @@ class Engine(enum.Enum):
 
 
 class Platform(enum.Enum):
-    """The device, and on a CPU whether to use kernels, and what ran before in the same memory.
+    """The device and, on a CPU, whether kernels are used, and whether much has run in the memory.
 
-    The memory that programs share (arena) is "used" after a replay, or after runs of many shapes.
+    The memory of programs, an arena, is "used" after a replay or MANY_FIRST_RUNS programs.
     """
 
     NUMPY = "CPU, NumPy"
@@ -129,7 +129,7 @@ class KernelPolicy:
         return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
 
     def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
-        """How a step runs (Python or replay), by which kernels; `occasion` says which run it is."""
+        """The Rule (run state, engine) for a step; `occasion` says which of its runs it is."""
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:

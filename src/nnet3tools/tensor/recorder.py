@@ -110,10 +110,10 @@ class Recorder:
 
     @contextmanager
     def optional(self, decision: Callable[[], bool], like: Any) -> Iterator[bool]:
-        """Yield whether to do the work in the `with` block: what `decision()` returns.
+        """Yield whether to run the `with` block: `decision()`; on a GPU True unless blocks nest.
 
-        On a GPU the work is recorded in any case, and each replay calls `decision()` to set a flag
-        that says whether it is done. `like` is any array of the device.
+        There the work is recorded in any case; `decision()`, called now and in each replay, sets a
+        flag that says whether the work is done. `like` is any array of the device.
         """
         if self._flags is None or self._flag is not None:
             yield self.decide(decision)
@@ -132,7 +132,7 @@ class Recorder:
             self._flag = None
 
     def act(self, action: Action) -> None:
-        """Call a function of the host, unless an earlier run did so; keep it for replays."""
+        """Call `action`, unless it is one of the first `num_actions_done`; keep it for replays."""
         if (flag := self._flag) is not None:
             optional = action
 
@@ -197,7 +197,7 @@ class Recorder:
 
 
 def _not_computed(work: Any) -> Number | None:
-    """The Number that `work` would set if it ran (it is not run); None if it sets none."""
+    """The result of a `work` left out: the Number that it would set, unchanged; None if none."""
     return work.number if isinstance(work, Measured) else None
 
 

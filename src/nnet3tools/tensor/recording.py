@@ -131,8 +131,8 @@ def act(action: Action) -> None:
 def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None:
     """If `is_missing()`, call `make`, which makes an object that later operators need.
 
-    A replay does so, too. `template` is any array of the device. On a GPU, a run that makes
-    something is not recorded. `make` must not invalidate recordings (settings.begin_settings).
+    Each replay checks again. `template` is any array of the device. On a GPU, a run that calls
+    `make` is not recorded. `make` must not invalidate recordings (see settings.begin_settings).
     """
     if type(template).__module__ == "numpy":
         act(lambda: make() if is_missing() else None)

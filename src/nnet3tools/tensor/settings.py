@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 class HasSettings:
     """Base of classes whose attributes (except NO_SETTINGS) recorded operator calls depend on.
 
-    A new value makes all recordings invalid. Arrays are compared by identity, because calls refer
-    to them. First values, and values from `begin_settings`, invalidate nothing.
+    Another value makes all recordings invalid. Arrays are compared by identity, because calls refer
+    to them. An attribute's first value, or one set by `begin_settings`, invalidates nothing.
     """
 
     NO_SETTINGS: ClassVar[frozenset[str]] = frozenset()

@@ -85,7 +85,7 @@ class RowMap(Generic[E]):
 
 
 class PendingChange(NamedTuple):
-    """An encoded example with changes still to make: kept rows, and the supervision's weight."""
+    """An encoded example to change: rows and names as in `row_map`, supervision times `weight`."""
 
     example: EncodedRecord[Any]
     row_map: RowMap[Any]
@@ -163,7 +163,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """The pending changes plus `change` (key `what`); the changed example if not encodable."""
+        """`pending` plus `change` (key `what`); the changed example if it cannot stay encoded."""
         place = pending.row_map, what
         if place not in self._row_maps:
             dummy = change(pending.row_map.dummy)

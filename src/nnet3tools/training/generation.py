@@ -115,7 +115,7 @@ class MatrixTargets:
         return len(self._targets)
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-        """The target rows of each chunk; the last row is repeated beyond the utterance's end.
+        """The target rows of chunks; the last row is repeated beyond the utterance's end.
 
         `factor` is the frame subsampling factor.
         """

@@ -165,7 +165,7 @@ class SameLayoutBatch:
         return self.layout.prototype(self.data[slice(*self.spans[0, 0].tolist())])
 
     def matrices(self) -> list[SameLayoutMatrices]:
-        """For each matrix or number in a record, an object with those of all records, encoded."""
+        """For each matrix or number of a record, a SameLayoutMatrices with that of every record."""
         places = zip(self.layout.forms, self.spans[:, 1:].transpose(1, 2, 0), strict=True)
         return [SameLayoutMatrices(form, self.data, *span) for form, span in places]
 

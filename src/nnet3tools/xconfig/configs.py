@@ -49,7 +49,7 @@ def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
 
 
 def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
-    """Lines of all layers by config; without an output, init is left out, ref is an error."""
+    """By config, all layers' lines. Without an output, "init" is left out; others: ConfigError."""
     configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
     for layer in layers:
         for config, lines in layer.configs().items():

@@ -56,7 +56,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Option:
-    """A declared option of a layer; values have the type of its default."""
+    """A declared option of a layer; values have the type of `default` and must satisfy `check`."""
 
     default: Value
     check: Check

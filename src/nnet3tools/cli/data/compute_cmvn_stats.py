@@ -112,7 +112,10 @@ class _Totals:
 
 
 def _of_speakers(spk2utt: str, source: str, totals: _Totals) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield (speaker, CMVN statistics) by line of spk2utt; `source`: features; `totals` counts."""
+    """Yield (speaker, CMVN statistics) for each line of the table `spk2utt`.
+
+    `source` is the rspecifier of features; `totals` counts utterances that succeed and fail.
+    """
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

@@ -72,10 +72,7 @@ class _Parameter(_ArrayField):
 
 
 class Matrix(_Parameter):
-    """Field for a parameter matrix.
-
-    Info lines show its root mean square and, with `norms`, norms of rows and columns.
-    """
+    """Field for a parameter matrix; info: its RMS and, with `norms`, norms of rows and columns."""
 
     METHODS = "read_matrix", "", ""
 

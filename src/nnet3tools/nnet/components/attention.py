@@ -250,7 +250,7 @@ class RestrictedAttentionComponent(Component):
         return self.num_heads, self.context_dim
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Sum attention weights and their entropy by head, on two of three minibatches."""
+        """Add the weights `memo`, and entropies by head, to sums, with probability 2/3."""
         c: Array = memo
         shape = self._stats_shape
         recording.prepare(c, lambda: self.entropy_stats is None, partial(self._make_room, c))

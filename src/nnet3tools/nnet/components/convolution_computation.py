@@ -162,7 +162,7 @@ class ConvolutionComputation(Declared):
 
     @cached_property
     def pieces(self) -> tuple[IntArray, ...]:
-        """For each step, its height map as slices: the result of ConvolutionStep.pieces."""
+        """For each step, its height map as slices, (positions of a patch, 4): `step.pieces()`."""
         return tuple(step.pieces(self.height_out) for step in self.steps)
 
     def needs_gather(self, step: ConvolutionStep) -> bool:
@@ -261,7 +261,7 @@ def _append_frames(grid: TimeGrid) -> None:
 
 
 def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep]:
-    """One step for each distinct input frame (or group of joined frames) that the offsets reach."""
+    """One step for each input time, or group of `reorder_t_in` times, that the offsets reach."""
     step = max(1, grid.t_step_in)
     frames, remainder = np.divmod(model.offsets[:, 0] + grid.start_t_out - grid.start_t_in, step)
     if remainder.any():

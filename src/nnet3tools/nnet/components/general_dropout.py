@@ -142,7 +142,7 @@ class GeneralDropoutComponent(DropoutBase):
             self._apply(args.memo, args.indexes, args.in_deriv)
 
     def _apply(self, mask: Array, indexes: DropoutIndexes, matrix: Array) -> None:
-        """Multiply each row of `matrix`, viewed in blocks, by its row of the mask, in place."""
+        """Multiply block i of `matrix`, row by row, by mask row indexes.rows[i], in place."""
         rows = as_blocks(matrix, self.block_dim)
         if len(indexes.rows) != rows.shape[0]:
             raise ProgramError(f"dropout for {len(indexes.rows)} rows given {rows.shape[0]}")

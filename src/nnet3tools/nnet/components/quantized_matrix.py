@@ -120,7 +120,7 @@ class QuantizedMatrix:
         self, out: Array, rows: Array, bias: Array | None, starts: Sequence[int], stride: int,
         columns: slice, adds: bool,
     ) -> None:  # fmt: skip
-        """Do what `multiply` does, by the kernel for few rows or by BLAS."""
+        """Do as `multiply`, for float weights, by the kernel for few rows or by BLAS."""
         if len(out) in BATCHES or not on_host(out):
             weights = self._in_order(columns, len(starts))
             packed_affine(out, rows, weights, bias, starts, stride, adds)

@@ -35,8 +35,7 @@ class TimeGrid(Declared):
     num_t_out = Int("", positive=True)
     reorder_t_in = Int("", None, 1, positive=True)
     """With r > 1 (subsampling), r consecutive input times are adjacent for each image, so that the
-    input reshapes to frames r times as wide, at the output's step.
-    """
+    input reshapes to frames r times as wide, at the output's step."""
 
     @property
     def last_t_in(self) -> int:

@@ -112,7 +112,11 @@ class AlignmentConverter:
     def _windows(
         self, phones: NDArray, phone_end: NDArray, ends: NDArray[np.integer] | None
     ) -> NDArray[np.int32]:
-        """The context of each phone of the alignments, (phones, width of the tree); 0 outside."""
+        """The context of each phone, (phones, width of the tree); 0 outside its alignment.
+
+        `phone_end` are the end frames of the phones, `ends` those of the alignments (None: there is
+        one), all counted in the sequence of alignments.
+        """
         width, central = self._tree.width, self._tree.central
         of_alignment = 0 if ends is None else np.searchsorted(ends, phone_end)
         places = np.arange(len(phones)) + (width - 1) * of_alignment

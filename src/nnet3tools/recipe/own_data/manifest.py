@@ -153,7 +153,7 @@ def _as_text(key: str, value: Any) -> str:
 
 
 def _utterances(path: str, rows: list[tuple[int, Fields]], faults: FaultList) -> list[Utterance]:
-    """Convert rows to utterances; ids, or else sounds or parts of sounds, must be unique."""
+    """Convert rows (line, fields) to utterances; wrong rows and repeated ids go to `faults`."""
     stems = _stems([fields.get("sound", "") for _, fields in rows])
     speakers = _short_names(fields.get("speaker", "") for _, fields in rows)
     found: dict[str, Utterance] = {}

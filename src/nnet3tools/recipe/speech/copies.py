@@ -109,7 +109,7 @@ def _part_of(setup: Setup, items: list[str], part: int) -> list[str]:
 
 
 def _collect(setup: Setup, folder: Path) -> None:
-    """Join the feats.scp of all parts; write each part's sorted transcripts and features."""
+    """Join all parts' feats.scp in `folder`; write each part's text and sorted.scp, by key."""
     scripts = [
         line for part in setup.parts for line in read_lines(part_file(folder, "feats.scp", part))
     ]

@@ -70,7 +70,7 @@ def _language_words(
 ) -> set[str]:
     """Copy --arpa or --extra-text to work/lm; returns its words that have pronunciations.
 
-    Unusable text, and words that only the lexicon or the model has, are added to `faults`.
+    `faults` gets unusable text, its words that the lexicon lacks, spoken words that --arpa lacks.
     """
     found: set[str] = set()
     if options.arpa:

@@ -111,7 +111,7 @@ def _absolute_command(command: str) -> str:
 
 
 def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Setup:
-    """Run the first stage if not done; returns the setup. Names in wav.scp start from `base`."""
+    """Do stage 1 (`prepare_data` with these arguments) unless it is done; return the Setup."""
     values = {"DATA": data, "LEXICON": lexicon, **option_values(options, (*RUN_NAMES, "num-shown"))}
     record = {"program": PROGRAM, "options": values, "network": []}
     check_recorded(_RECORD, record, _HINT)

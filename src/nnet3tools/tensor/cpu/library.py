@@ -194,7 +194,7 @@ def _kept_source(name: str, folder: Path | None) -> Path:
 
 
 def _open_kept(path: Path) -> ctypes.CDLL | None:
-    """Load a cached library by the open file that open_library has checked; None if it is unfit."""
+    """Load the library `path` of the cache after checking its open file; None if it is unfit."""
     if (descriptor := open_library(path)) is None:
         return None
     try:

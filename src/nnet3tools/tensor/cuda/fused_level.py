@@ -169,9 +169,9 @@ class FusedLevel:
         return True
 
     def _closes(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add launch `i` to those that a group's last block does, if small; returns success.
+        """Make launch `i`, if small, a closing step of a group; returns whether that worked.
 
-        The groups of the launches `needed`, on which it depends, are joined.
+        It depends on the launches number `needed`; their groups are joined to this group.
         """
         if launch.grid != (1, 1, 1) and not (launch.loops and launch.size <= _SMALL):
             return False

@@ -91,7 +91,7 @@ def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
 def _checked(
     assignments: Assignments, operands: Sequence[Any]
 ) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """(arrays of the operands, broadcast shape, assigned arrays); ProgramError for wrong shapes."""
+    """(array operands, their broadcast shape, assigned operands); ProgramError for wrong shapes."""
     arrays = [o for o in operands if is_array(o)]
     full = broadcast_shape([a.shape for a in arrays])
     targets = [operands[n - 1] for n in assignments.targets]

@@ -137,7 +137,7 @@ class Body:
     def lines(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = (), index: str = "i"
     ) -> list[str]:
-        """Source lines that compute the values `roots`; `known` values have variables already."""
+        """Lines that compute `roots` at a row's element `index`; `known` values have variables."""
         return [line for v in self.needed(roots, known) for line in self.line(v, index)]
 
     def needed(

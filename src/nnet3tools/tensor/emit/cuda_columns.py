@@ -141,7 +141,7 @@ class _Columns:
         return self._kernel("columns", more, lines)
 
     def _column_lines(self, number: int) -> list[str]:
-        """CUDA lines after pass `number` for one column: end its reductions, compute with them."""
+        """CUDA lines for one column after pass `number`: reductions, and what depends on them."""
         plan, body, after = self._plan, self._body, number + 1
         values, roots = plan.passes[after].columns, plan.column_roots(after)
         lines = list[str]()

@@ -300,7 +300,7 @@ class BlockPlan:
 def _lowered(
     exprs: tuple[Expr, ...], types: tuple[Type, ...]
 ) -> tuple[Sequence[Instruction], Sequence[Instruction]]:
-    """(instructions of the expressions, all instructions that they need), cached for all shapes."""
+    """(instruction of each of `exprs`, all that they need); types[n - 1] is the type of _n."""
     lowering = Lowering(types, TARGET)
     roots = [lowering.lower(expr) for expr in exprs]
     return roots, used(lowering.instructions, roots)

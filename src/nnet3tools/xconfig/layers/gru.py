@@ -35,7 +35,7 @@ class _Gru(GruLayerBase):
         out.node(".y_t", f"Sum({self.node('y1_t')}, {self.node('y2_t')})", component=".y")
 
     def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
-        """Add components for (1 - z) h, z y_before, their sum, and a product <layer><first>."""
+        """Add components for (1 - z) h + z y_before, and a product <layer><first>, `dim` wide."""
         self.product(out, first, dim)
         self.product(out, ".y1", self["cell-dim"])
         self.product(out, ".y2", self["cell-dim"])
@@ -142,7 +142,7 @@ class _OutputGru(_ProjectedGru):
     GATES = "zo"
 
     def write_to_output(self, out: ConfigLines) -> None:
-        """Add all components and nodes to node y_o_t, inclusive: cell times output gate."""
+        """Add all components, and the nodes up to y_o_t, which is cell times output gate."""
         self._write_components(out)
         self.write_gates(out)
         out.node(".h_t_pre", self.input.node, component=".W_h.UW")

@@ -69,7 +69,7 @@ class ResBlock(_Block):
     )
 
     def derive(self) -> None:
-        """Set num-filters from the height; ConfigError if a given number disagrees."""
+        """Set num-filters to input dimension / height; ConfigError if a given number disagrees."""
         check_value(self.line, "height", self["height"], POSITIVE)
         filters = num_filters(self, "height")
         self.require(
@@ -188,7 +188,7 @@ class Res2Block(_Block):
         return self["num-bottleneck-filters"] if narrow else self["num-filters"]
 
     def _convolution(self, out: ConfigLines, n: int, node: str) -> str:
-        """Add the n-th convolution of `node`; return its node. The first can halve the height."""
+        """Add convolution n = 1, 2, ... of `node`; return its node. Only n = 1 halves heights."""
         first, period = n == 1, self["time-period"]
         subsample = f"height-subsample-out={2 if first and self._halves else 1}"
         heights = self.given("height-in") if first else f"height-in={self['height-out']}"

@@ -89,7 +89,7 @@ def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
 
 @operator(writes=("products",))
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """For each natural-gradient estimate, set products to (J J^T, W J^T), with J, W (R, D)."""
+    """For each estimate i, set products[i] (2, R, R) to J J^T, W J^T; J = j[i], W = w[i] (R, D)."""
     for (k, l), one, other in zip(products, j, w, strict=True):  # noqa: E741
         prod(k, one, one, trans_b=True)
         prod(l, other, one, trans_b=True)

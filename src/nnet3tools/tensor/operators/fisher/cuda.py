@@ -85,9 +85,9 @@ def _launch(
     kernel: tuple[str, str], grid: tuple[int, int], threads: int, rows: Sequence[dict[str, Any]],
     reads: Iterable[Array], writes: Iterable[Array], shared_bytes: int = 0,
 ) -> None:  # fmt: skip
-    """Launch a kernel (source, name) that takes an array of structs.
+    """Launch `kernel`, (CUDA text, name of the function), whose argument is an array of structs.
 
-    `rows` give the fields of each struct by name, as the kernel's file declares it. The kernel
+    `rows` give the fields of each struct by name, as the CUDA text declares it. The kernel
     accesses the arrays `reads` and `writes`.
     """
     found = _STRUCT.search(kernel[0])

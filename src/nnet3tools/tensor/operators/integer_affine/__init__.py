@@ -58,9 +58,9 @@ _LEAST_EXTENT = 1e-30
 
 
 def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
-    """For each row of integer weights, a product's largest sum, relative to what `dtype` allows.
+    """(rows,) for each row of weights, its largest sum in a kernel / the bound of type `dtype`.
 
-    A row may be stored as integers of type `dtype` if this is at most 1.
+    If the ratio is at most 1, no sum overflows: the row may be stored as `dtype`, int8 or int16.
     """
     if dtype == np.int16:
         return np.abs(matrix).sum(axis=1, dtype=np.float64) / MAX_ROW_SUM

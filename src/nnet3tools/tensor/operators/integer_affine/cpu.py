@@ -26,7 +26,7 @@ def has_rows(matrix: Any) -> bool:
 
 @makes_jobs("quantize_rows")
 def quantize_jobs(out: Any, ranges: Any, src: Any, limits: Any = None) -> list[Job] | None:
-    """A list with the job (C kernel call) for `quantize_rows`; None if the layout does not fit."""
+    """[job] (C kernel call) for `quantize_rows` of these arrays; None if one is not contiguous."""
     if not (has_rows(src) and out.flags.c_contiguous and ranges.flags.c_contiguous):
         return None
     job = _kernels["quantize_rows"].job(

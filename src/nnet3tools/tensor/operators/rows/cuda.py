@@ -64,7 +64,7 @@ def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0)
 def bind_add_to_rows_multi(
     src: Array, dests: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """A callable that runs `add_to_rows_multi`: a thread sums an element's terms in fixed order."""
+    """A callable: dests[which[i]][at[i]] += alpha * src[i], in fixed order; which[i] = -1: none."""
     which, at = checked_places(which, at, dests, len(src))
     taken = np.flatnonzero(which >= 0)
     places = (which[taken] << 32) + at[taken]
