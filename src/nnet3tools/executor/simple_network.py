@@ -21,7 +21,7 @@ class SimpleNetwork:
     """A network with the inputs "input" and perhaps "ivector", and the output "output"."""
 
     def __init__(self, nnet: Nnet) -> None:
-        """Store a network; DataError unless it has "output", and "input" [, "ivector"] only."""
+        """Store a network; DataError unless it has "output" and inputs "input" [, "ivector"]."""
         if not nnet.is_simple():
             raise DataError(
                 "the network must have an output node 'output', and input nodes 'input' and "

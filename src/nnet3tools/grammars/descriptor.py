@@ -101,7 +101,7 @@ def _grammar() -> pp.ParserElement:
 
 
 def _leaf(name: str, offset: int, position: int) -> Expression:
-    """The tree of the name "a" or "-2.c" at `position`, inside Offset if `offset` is not 0."""
+    """The tree of layer `name` ("a", "-2.c") at `position`, inside Offset if `offset` is not 0."""
     leaf = Expression("", name=name, position=position)
     return Expression("Offset", (leaf,), numbers=(offset,), position=position) if offset else leaf
 

@@ -127,7 +127,7 @@ class GraphBuilder:
         return min(int(t.min()) for t in times), max(int(t.max()) for t in times), num_rows
 
     def _max_rounds(self, request: ComputationRequest) -> int:
-        """Rounds after which `compute` gives up; they grow with the frames and back edges."""
+        """Rounds after which `compute` gives up; they grow with the frames and the recurrences."""
         times = [
             spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
         ]

@@ -85,7 +85,7 @@ def strict_graph(plan: NetworkPlan, request: ComputationRequest) -> StrictGraph 
 class _Explorer:
     """Builds a StrictGraph: visits each node once, before its sources.
 
-    At first a dependency has a running number: nodes ask for rows, which are numbered in order.
+    During the visit, rows that nodes ask for are numbered in order; a dependency is such a number.
     """
 
     def __init__(self, plan: NetworkPlan, request: ComputationRequest) -> None:

@@ -111,7 +111,7 @@ class ByteWalk:
         self.add_hole(self.at - 4, AnyBytes(4))
 
     def float_vector(self) -> tuple[float, ...]:
-        """Move past a float32 vector and return it; add (begin, end, None: any form) to `holes`."""
+        """Move past a float32 vector and return it; add (begin, end, None: no form) to `holes`."""
         self.word(b"FV \x04")
         size = self.integer()
         if size < 0:

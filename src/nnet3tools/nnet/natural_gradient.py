@@ -230,10 +230,7 @@ class OnlineNaturalGradient(HasSettings):
                 self._initialize(parts)
 
     def _initialize(self, parts: Sequence[Array]) -> None:
-        """Make the first estimate from the matrix X by power-method steps from a fixed start.
-
-        X has the columns of `parts`.
-        """
+        """Make the first estimate from X, all `parts`, by power-method steps from a fixed start."""
         like, num_rows = parts[0], parts[0].shape[0]
         dim = sum(part.shape[1] for part in parts)
         if self.rank >= dim:

@@ -127,7 +127,7 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Note that an update is due, for which the estimate's buffers sum over `num_rows` rows."""
+    """Note that `estimate` is to be updated later by sums over `num_rows` rows in its buffers."""
     _pending[estimate] = num_rows
 
 

@@ -121,7 +121,10 @@ def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
 
 
 def _check_ratio(trace_p: Array, trace_pp: Array, rows: float, name: str) -> None:
-    """Warn if rows tr(PP) / tr(P)^2 > 1.02 (equal eigenvalues: 1); ProgramError if it is <= 0.9."""
+    """Warn if the eigenvalues of P = M M^T differ much; ProgramError if they are impossible.
+
+    The ratio `rows` * tr(PP) / tr(P)^2, 1 if all are equal, must be above 0.9 and at most 1.02.
+    """
     if trace_p[0] < 1.0e-15:
         return  # the component is unused
     ratio = trace_pp[0] * rows / (trace_p[0] * trace_p[0])

@@ -72,7 +72,7 @@ class AccessTimes:
         return np.where(self.analysis.lifetimes.is_output[matrices], self.end, last)
 
     def data_invalidated(self, positions: Ints, submatrices: Ints) -> Ints:
-        """First command after positions[i] that writes in submatrices[i], or frees it, or `end`."""
+        """First command after positions[i] that changes submatrices[i] or frees it, else `end`."""
         variables = self.analysis.variables
         owner, variable = variables.of_submatrices(submatrices)
         keys = variable * (self.end + 1) + positions[owner]

@@ -70,7 +70,7 @@ def _extensible(
 
 
 def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
-    """Let dest's matrix, in place, hold all rows of src's matrix; return the command to copy it."""
+    """Lengthen dest's matrix, in place, to hold src's whole matrix; return the copy command."""
     dest, src = computation.submatrices[command.dest], computation.submatrices[command.src]
     src_matrix = computation.matrices[src.matrix_index]
     dest_matrix = computation.matrices[dest.matrix_index]

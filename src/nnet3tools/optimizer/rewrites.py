@@ -47,7 +47,7 @@ class _Rewrite:
 
 
 class Rewrites:
-    """Caches the changes of passes, for other programs that differ only in numbers of rows."""
+    """Caches the changes of passes, to repeat them in programs with other numbers of rows."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, list[_Rewrite]] = OrderedDict()

@@ -45,7 +45,7 @@ class Command:
     OPERANDS: ClassVar[dict[str, str]]
     """Field -> kind of operand ("Submatrix", "Indexes"...)."""
     TEXT: ClassVar[str] = ""
-    """Kaldi's text, with operands in braces; {rows} and {cols}: size of the first submatrix."""
+    """Text as Kaldi prints it, operands in braces; {rows}, {cols}: size of the first submatrix."""
     ACCESS: ClassVar[AccessMap] = {}
     """Submatrix field -> access, unless that depends on other operands."""
     ALLOCATES: ClassVar[str | None] = None

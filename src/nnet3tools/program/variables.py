@@ -30,7 +30,7 @@ class _Splits(NamedTuple):
 
 
 def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints) -> _Splits:
-    """The _Splits of all matrices' rows (or columns), each at the begin and end of submatrices.
+    """The _Splits: where the submatrices cut the rows (or the columns) of their matrices.
 
     Submatrix s is rows (columns) begin[s] to end[s] - 1 of matrix[s]; matrix m has sizes[m].
     """

@@ -72,10 +72,7 @@ class Iterations:
 
 
 def models_to_combine(iterations: Iterations, most: int) -> list[int]:
-    """The numbers of the models that combination uses, at most `most`.
-
-    The choice equals that of Kaldi's get_model_combine_iters.
-    """
+    """The numbers of up to `most` models to combine, as by Kaldi's get_model_combine_iters."""
     count = iterations.count
     an_epoch = float(iterations.num_archives_expanded) / iterations.num_jobs_final
     wanted = min(int(an_epoch / 2) + 1, int(count / 2))

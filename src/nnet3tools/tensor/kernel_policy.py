@@ -49,7 +49,7 @@ class Engine(enum.Enum):
 class Platform(enum.Enum):
     """The device and, on a CPU, whether kernels are used, and whether much has run in the memory.
 
-    The memory of programs, an arena, is "used" after a replay or MANY_FIRST_RUNS programs.
+    The memory of programs, an arena, is "used" after a replay, or after MANY_FIRST_RUNS first runs.
     """
 
     NUMPY = "CPU, NumPy"

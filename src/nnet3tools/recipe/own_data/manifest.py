@@ -153,7 +153,10 @@ def _as_text(key: str, value: Any) -> str:
 
 
 def _utterances(path: str, rows: list[tuple[int, Fields]], faults: FaultList) -> list[Utterance]:
-    """Convert rows (line, fields) to utterances; wrong rows and repeated ids go to `faults`."""
+    """Convert rows, (line number, fields), to utterances; wrong or repeated rows go to `faults`.
+
+    A row is repeated if an earlier one has the same speaker and id or, without an id, sound.
+    """
     stems = _stems([fields.get("sound", "") for _, fields in rows])
     speakers = _short_names(fields.get("speaker", "") for _, fields in rows)
     found: dict[str, Utterance] = {}

@@ -188,7 +188,7 @@ class Res2Block(_Block):
         return self["num-bottleneck-filters"] if narrow else self["num-filters"]
 
     def _convolution(self, out: ConfigLines, n: int, node: str) -> str:
-        """Add convolution n = 1, 2, ... of `node`; return its node. Only n = 1 halves heights."""
+        """Add convolution n (from 1) of `node`; return its node. The first can halve heights."""
         first, period = n == 1, self["time-period"]
         subsample = f"height-subsample-out={2 if first and self._halves else 1}"
         heights = self.given("height-in") if first else f"height-in={self['height-out']}"
