@@ -118,7 +118,7 @@ def _log_problem(problem: str, missed: bool) -> None:
 def tiers(gpus: Sequence[Gpu]) -> list[list[Gpu]]:
     """Groups of GPUs in order of preference; within a group the number of jobs decides.
 
-    The first group has the devices with at least half the free part of the best one. A device
+    The first group has the GPUs with at least half the share of free memory of the best one. A GPU
     without jobs of this user is preferred in it, because memory of a new job may not show yet.
     """
     ordered = sorted(gpus, key=lambda gpu: -gpu.free_part)

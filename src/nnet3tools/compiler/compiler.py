@@ -182,7 +182,7 @@ class _Emitter:
         return spec is not None and spec.has_deriv
 
     def _precompute(self, number: int, info: StepInfo) -> None:
-        """Add the precomputed indexes of step `number`, if any, to the program and to `info`."""
+        """Add step `number`'s precomputed indexes, if any, to the program; set info.precomputed."""
         component = info.facts.component
         if component is None or _facts_of(info).simple:
             return

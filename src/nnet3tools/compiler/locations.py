@@ -168,7 +168,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
 
 
 def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
-    """How many earlier runs of equal rows each row's value has (-1 for -1); None if all are 0."""
+    """For each row, how many runs of its value came earlier (-1 for -1); None if none ever did."""
     values, begins, ends = row_runs(rows)
     occurrence = _occurrence(values)
     if occurrence is None:

@@ -32,7 +32,7 @@ SEVERAL = -2
 
 
 class DerivReason(enum.Enum):
-    """Why a step needs a derivative, besides that other steps need this derivative."""
+    """Reasons, other than the needs of other steps, why a step needs a derivative."""
 
     INPUT = "the request wants the derivative of this input"
     OUTPUT = "the request gives the derivative of this output"

@@ -90,8 +90,8 @@ def _detours(
 ) -> _Floats:
     """The cost of each link's path to its target minus the cost of the target's best path.
 
-    `source_costs` and `target_costs` are by token, `weights` by arc of the graph. Costs are summed
-    in the decoder's order, so the best link has exactly 0.
+    `source_costs` and `target_costs` are by number of a token, `weights` by arc of the graph. Costs
+    are summed in the decoder's order, so the best link has exactly 0.
     """
     costs = source_costs[links.sources] + links.acoustic + weights[links.arcs]
     return costs - target_costs[links.targets]

@@ -124,7 +124,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         return _NOT_FINITE if math.isnan(total) else total
 
     def _accumulate(self, tally: Tally, deriv: Elements, output: NDArray[np.float32]) -> None:
-        """If options ask for it, add derivatives or probabilities of each pdf to the tally."""
+        """If options ask for it, add each pdf's sum of `deriv`, or of exp(`output`), to `tally`."""
         options, size = self._options, output.shape[1]
         if (options.accumulate_gradients or options.accumulate_output) and options.num_pdfs != size:
             raise DataError(f"--num-pdfs={options.num_pdfs}: the output has {size} columns")

@@ -190,7 +190,7 @@ class Execution:
         return ops
 
     def _first_added(self, node: Node, t: int) -> list[int]:
-        """Numbers of those children whose gradients get their first term at step t of a run."""
+        """Numbers of children whose gradients get a first term at step t; marks them as set."""
         found = []
         for i, child in enumerate(node.children):
             owner = gradient_owner(child)

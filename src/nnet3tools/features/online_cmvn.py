@@ -59,7 +59,7 @@ class OnlineCmvnStream:
         return self._options.cmn_window
 
     def _next(self, features: Features) -> Features:
-        """Return the next frames of the stream, `features`, normalized; at most `cmn_window`."""
+        """The next frames of the stream, `features` (at most `cmn_window` frames), normalized."""
         if self._count + len(features) > len(self._sums):
             kept = self._sums[self._count - self._window - 1 : self._count].copy()
             self._sums[: len(kept)], self._count = kept, len(kept)

@@ -64,7 +64,7 @@ class Resampler:
         return self._outputs(-(-self._num_input * self._phases // self._step))
 
     def _outputs(self, end: int) -> NDArray[np.float32]:
-        """The next output samples, before number `end`. The input must have all that they need."""
+        """The output samples from the next up to `end` - 1; the input must have all they need."""
         output = np.empty(end - self._num_output, np.float32)
         if not len(output):
             return output

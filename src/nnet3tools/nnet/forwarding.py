@@ -194,7 +194,7 @@ class Switch(Forwarding):
         return [pair for source in self.sources for pair in source.node_scales()]
 
     def dim(self, nnet: NodeDims) -> int:
-        """Number of columns; ConfigError if the arguments disagree."""
+        """Number of columns; ConfigError if the arguments have different numbers of columns."""
         dims = [source.dim(nnet) for source in self.sources]
         if len(set(dims)) > 1:
             found = ", ".join(map(str, dims))

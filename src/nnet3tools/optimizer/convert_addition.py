@@ -45,7 +45,7 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
 
 
 def _writes_first(times: AccessTimes, group: CommandGroup) -> BoolArray:
-    """(commands,) whether only zeroing accesses the target of each command of `group` earlier."""
+    """(commands,) whether nothing but zeroing accesses a command's target before the command."""
     is_first = np.ones(len(group), np.bool_)
     computation, components = times.analysis.computation, times.analysis.components
     for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):

@@ -202,7 +202,7 @@ class _Expander:
         return command.with_entries(self.new, command.own, out)
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
-        """(rows, sequences): for `rows` of n = 0 in an old submatrix, its new rows for all n."""
+        """(rows, sequences): new rows of all sequences for the old submatrix's `rows` of n = 0."""
         return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_entries(self, command: RowsCommand, entries: Ints) -> Ints:

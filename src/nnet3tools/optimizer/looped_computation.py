@@ -118,7 +118,7 @@ def _content(debug: DebugInfo) -> _Content:
 
 
 def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[list[int]]:
-    """For each command in `splices`, the matrices written before it and used after it."""
+    """For each command number in `splices`, the matrices written before it and used after it."""
     times = AccessTimes(Analysis(computation, nnet))
     whole = np.array(computation.whole_submatrices()[1:], np.int64)
     first, last = times.first_nontrivial_access(whole), times.last_access(whole)

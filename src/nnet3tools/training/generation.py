@@ -123,7 +123,7 @@ class MatrixTargets:
 
 
 def _output_frames(chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-    """The frame numbers (after subsampling) of chunks of one size, (chunks, output frames)."""
+    """The frame numbers, after subsampling by `factor`, of chunks of one size: (chunks, frames)."""
     firsts = np.array([chunk.first_frame for chunk in chunks]) // factor
     return firsts[:, None] + np.arange(chunks[0].num_frames // factor)
 

@@ -121,7 +121,7 @@ def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list
 
 
 def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
-    """The text of the file `vars`, the context; "", after a warning, if it cannot be computed.
+    """The text of the file `vars` (left and right context); "", with a warning, if it is unknown.
 
     `trials` has the network of each config. As in Kaldi, the configs are written in any case.
     """

@@ -74,7 +74,7 @@ def _features_job(folder: Path, part: int) -> Job:
 
 
 def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
-    """Write the files of a data directory of copies, and wav.scp and list of copies per part.
+    """Write the files of a data directory of copies; for each part of the data wav.scp and a list.
 
     `sizes` maps an utterance's number of samples to its copies: (suffix of the key, samples).
     """

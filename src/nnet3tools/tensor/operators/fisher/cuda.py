@@ -116,7 +116,7 @@ class _Products:
         self._arrays: list[Array] = []
 
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
-        """Add the product a b^T, which the kernel will store at device address `out`.
+        """Queue the product a b^T, which the kernel will store at device address `out`.
 
         `wanted`, if not 0, is the address of a number; if that is 0, the kernel skips the product.
         """
