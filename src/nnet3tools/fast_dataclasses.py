@@ -123,7 +123,10 @@ else:
         return cls
 
     def _collected(cls):
-        """The Fields of a class and its bases by name; sets class attributes to defaults."""
+        """Return name -> Field for the attributes of `cls` and its bases.
+
+        A class attribute that is a Field is replaced by its default, or deleted if it has none.
+        """
         found = {}
         for base in reversed(cls.__mro__[1:]):
             found.update(base.__dict__.get(_FIELDS, {}))

@@ -11,8 +11,7 @@ _lock = threading.RLock()
 class RandomNumbers:
     """In a `with` block, the process-wide generator continues this object's own sequence.
 
-    Two objects thus give results that do not depend on each other. Blocks of several threads take
-    turns.
+    Thus results of two objects do not depend on each other. Blocks of several threads take turns.
     """
 
     def __init__(self, seed: int) -> None:

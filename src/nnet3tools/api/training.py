@@ -36,8 +36,9 @@ def make_examples(
 
     `features` have shape (frames, dim). `targets` are the class of each frame (integers below
     `num_targets`), a Posterior, or a matrix (frames, num_targets) for a linear or quadratic
-    objective. Each example has `num_frames` frames of targets and the contexts given, which should
-    be those of `Nnet.context`. DataError if shapes do not fit.
+    objective; there is one target per `frame_subsampling_factor` frames. An example has targets for
+    `num_frames` frames (or text as of --num-frames, such as "40,25,50") and the contexts given,
+    which should be those of `Nnet.context`. DataError if shapes do not fit.
     """
     matrix = float_matrix("features", features)
     if not isinstance(targets, Posterior):

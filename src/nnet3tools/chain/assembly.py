@@ -229,7 +229,7 @@ class Assembler:
         return CHAIN_LAYOUTS.encode(example)
 
     def supervision(self, planned: Planned, acceptor: Fst) -> Supervision:
-        """The supervision of a planned example with the acceptor `acceptor`."""
+        """The Supervision of `acceptor`; weight, frames and label dimension are `planned`'s."""
         fsts = (Fst.empty(), (acceptor,)) if self._is_e2e else (acceptor,)
         item, num_frames = planned.item, len(planned.plan.deriv_weights)
         return Supervision(item.weight, 1, num_frames, item.label_dim, *fsts)

@@ -36,7 +36,10 @@ class ChainComputeProb(NnetComputeProb):
         like: Array | None = None,
         compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
-        """Prepare to run `nnet` on the device of `like` (None: host); `compiler` keeps programs."""
+        """Prepare to run `nnet` on the device of `like` (None: host); `compiler` keeps programs.
+
+        `compute_deriv`: sum derivatives; `store_stats_in_nnet`: let components add to statistics.
+        """
         super().__init__(
             replace(options, compute_accuracy=False),
             nnet,

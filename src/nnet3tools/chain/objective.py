@@ -157,7 +157,7 @@ def _finished(
     """The objective from numerator `num` and denominator `den_log_prob`, with the l2 term.
 
     If the denominator failed (not `den_ok`) or a value is not finite, the objective is -10 per
-    frame and `derivs`, unless None, become 0.
+    frame, and `derivs` (by the output, by that of -xent), unless None, become 0.
     """
     weight = supervision.weight * supervision.num_frames
     den = supervision.weight * den_log_prob

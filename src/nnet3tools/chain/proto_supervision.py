@@ -93,8 +93,7 @@ def _allowed(
 ) -> list[set[int]]:
     """The phones allowed in each subsampled frame.
 
-    Phone phones[i] has input frames begins[i] to ends[i] - 1, which the options' tolerances
-    widen.
+    Phone phones[i] has input frames begins[i] to ends[i] - 1, widened by the options' tolerances.
     """
     factor = options.frame_subsampling_factor
     allowed: list[set[int]] = [set() for _ in range(-(-num_frames // factor))]

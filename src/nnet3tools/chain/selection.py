@@ -94,11 +94,11 @@ class ChainSelection:
         return ()
 
     def cut(self, example: NnetChainExample, key: str, chosen: tuple[int, ...]) -> NnetChainExample:
-        """The shifted example with less context. `chosen`, random choices, is not used."""
+        """The result of `apply`; `chosen` is not used, because no choice is random."""
         return self.apply(example, key)
 
     def apply(self, example: NnetChainExample, key: str) -> NnetChainExample:
-        """The shifted example with its context cut.
+        """The example with its times shifted (`frame_shift`) and its input's context cut.
 
         DataError for a merged example if context is to be cut, or one without 'input' or 'output'.
         """

@@ -77,7 +77,10 @@ class SequenceObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """For each output, an Evaluation that computes its objective (and -xent's) when run."""
+        """For each output, an Evaluation that computes its objective (and -xent's) when run.
+
+        With `need_deriv` it also writes derivatives to the `input_buffer`s of `computer`.
+        """
         found = []
         for supervision in example.supervisions:
             names = self.names_of(supervision)

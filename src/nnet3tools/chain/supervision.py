@@ -109,8 +109,7 @@ def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
 def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
     """The number of arcs from the start to each state, (states,); -1 if it cannot be reached.
 
-    The states of a frame must have successive numbers, and the targets of their arcs the next
-    ones.
+    The states of a frame must have successive numbers, and their arcs' targets the next ones.
     """
     times = np.full(fst.num_states, -1, np.int32)
     times[0] = 0

@@ -80,7 +80,7 @@ class Changes(Generic[E]):
 
     @classmethod
     def batched(cls, changes: BatchedChanges[Any]) -> Changes[Any]:
-        """The functions of a BatchedChanges, which changes examples of equal structure together."""
+        """The Changes made of the methods of `changes`, which changes similar examples together."""
         parts = changes.scale, changes.select, changes.rename, changes.finish, changes.num_bytes
         return Changes(*parts)
 

@@ -143,7 +143,7 @@ def _open_gpu() -> Any:
 
 
 def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
-    """An empty array on the first usable GPU; tries much free memory and few jobs first."""
+    """An empty array on a usable GPU, with much free memory and few jobs; or NoGpuError."""
     faults = []
     for tier in tiers(gpus):
         for index, lock in claims([gpu.key for gpu in tier]):

@@ -56,7 +56,7 @@ class DescriptorCompiler:
         self._nodes = _PerStep.of(info.step.node for info in infos)
 
     def forward(self, info: StepInfo) -> Iterator[Command]:
-        """Commands that compute the value of a descriptor step."""
+        """Commands that compute the value of a descriptor's step (`info.step`) from other nodes."""
         for value, constants, terms in zip(
             info.value_parts, info.constants, info.terms, strict=True
         ):

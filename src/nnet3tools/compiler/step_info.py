@@ -219,7 +219,7 @@ def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64])
 
 
 def _in_order(terms: IntArray) -> IntArray:
-    """A copy of the terms, each row sorted by id (the order of cindexes), with -1 last."""
+    """The ids of dependencies `terms` (rows, width), each row sorted, with -1 (none) last."""
     if terms.shape[1] < 2:
         return terms
     # Mostly the same order sorts all rows.

@@ -34,7 +34,7 @@ class _Groups:
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Group arcs by `states`, the source or target of each; `levels` has the level by state."""
+        """Group arcs by `states`, the state (source or target) of each; levels[s]: level of s."""
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
@@ -97,9 +97,9 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """The total costs in `lattice` of the arcs `arcs`, and of the ends of all parts.
+        """(total costs in `lattice` of the arcs `arcs`, costs of the ends of the parts).
 
-        A part ends in a final state or by an arc to the next part. `lattice` has the same arcs.
+        Ends are all final states, then the arcs to a next part. `lattice` has the same arcs.
         """
         fst = lattice.fst
         graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]

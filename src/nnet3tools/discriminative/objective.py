@@ -179,7 +179,7 @@ class DiscriminativeObjective:
     ) -> Elements:
         """The derivative by `output`: `values`, one for each arc, summed at equal `rows`, `cols`.
 
-        For mmi, 1 is added at the alignment's pdf of each row, a position in `reference`.
+        For mmi, 1 is added at each position of `reference`, which are the alignment's pdfs.
         """
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":

@@ -138,7 +138,7 @@ def _close_loop(
 ) -> None:
     """Make the last of `segments` move matrices at the end of a loop, then jump to command `label`.
 
-    `segments` are the steps between waits for the user, `waits` the command ranges of the waits.
+    `waits`: ranges of commands that exchange matrices with the user; `segments`: steps in between.
     """
     entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
     if entry is None:

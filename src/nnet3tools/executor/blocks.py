@@ -69,7 +69,7 @@ class Blocks(ChunkPlan):
         return -(-num_frames // self._step)
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Append an utterance to the stream; yield a minibatch for each block that is now full."""
+        """Append an utterance; yield a minibatch for each block of the stream that is complete."""
         utterance.num_missing = len(utterance.output)
         self._stream.append(_Placed(utterance, self._end, utterance.num_missing))
         padding = -(-(self._context.left + self._context.right) // self._step)

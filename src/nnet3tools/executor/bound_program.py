@@ -22,8 +22,7 @@ class Segment:
     """The steps of a program between two points where its user gives or takes matrices.
 
     `accepts` and `provides`: matrices by node number to fill, and to read, before the segment runs.
-    `steps`: (command number, work). `next`: index of the next segment, past the last one at the
-    end.
+    `steps`: (command number, work). `next`: index of the next segment; at the end, past the last.
     """
 
     accepts: dict[int, Array]

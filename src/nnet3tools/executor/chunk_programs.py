@@ -38,7 +38,7 @@ class ChunkPrograms:
     def computer(self, shape: ChunkShape) -> NnetComputer:
         """The NnetComputer for chunks of this shape, reset to its first command.
 
-        All computers share one arena: read the outputs of one computer before asking for the next.
+        All computers share their memory: read the outputs of one before asking for the next.
         """
         computer = self._computers.get(shape)
         if computer is not None:

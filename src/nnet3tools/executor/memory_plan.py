@@ -58,10 +58,10 @@ class Move(NamedTuple):
 
 @dataclass
 class MemoryPlan:
-    """A program's blocks of memory with their offsets in bytes, and the block of each matrix.
+    """A program's blocks of memory, their places in one arena, and the block of each matrix.
 
-    `holdings` tells which block (by its number) holds a matrix before and after each command.
-    `num_bytes`: size of the arena. `moves`: copies that a looped program makes at its goto.
+    Block i begins at byte offsets[i] of the arena of `num_bytes`. `holdings` tells which block
+    holds a matrix after each command. `moves`: copies that a looped program makes at its goto.
     """
 
     blocks: list[Block]

@@ -70,7 +70,7 @@ class Part:
 
     @property
     def input_end(self) -> int:
-        """The first row of the program's input after the features of this part."""
+        """The row after the last of the program's input rows that this utterance part fills."""
         rows = self.rows
         return self.first_input + (rows.stop - rows.start if isinstance(rows, slice) else len(rows))
 

@@ -97,14 +97,15 @@ class RecordedStep:
 
     @property
     def only_recording(self) -> Recording | None:
-        """The recorded operator calls; None if the step has decisions or actions of the host."""
+        """The recorded operator calls; None if the host decides (`decide`) or acts (`act`) too."""
         events = self._events.get(())
         return None if events is None or events.actions else self._recordings.get(())
 
     def _run_python(self, outcomes: Outcomes, num_actions: int, rule: Rule) -> None:
         """Run the Python code of the steps; record their operator calls if `rule.state` is RECORD.
 
-        The decisions with known `outcomes` and the first `num_actions` actions are not repeated.
+        The decisions whose results are `outcomes`, and the first `num_actions` actions, were made
+        before this call and are not repeated.
         """
         records = rule.state is RunState.RECORD
         replay_rule = self._policy.rule(Occasion.LATER, self._capture is not None)

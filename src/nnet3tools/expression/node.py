@@ -94,7 +94,7 @@ class Node:
     values_read: ClassVar[tuple[frozenset[int], bool] | None] = None
     """What `backward_reads` returns; None for all children and `value`."""
     children_to_set: frozenset[int] = frozenset()
-    """Indexes of the children whose gradient their operation must set, not add to."""
+    """Indexes of the children whose gradients `backward_ops` sets instead of adding to them."""
 
     def __init__(self, children: Sequence[Node], shape: Shape, type: Type) -> None:
         self.children = tuple(children)

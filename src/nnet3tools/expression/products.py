@@ -119,9 +119,9 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """Return (a matrix of all rows of `a`, whether the product must transpose the matrix).
+    """(`a` as a matrix, a stack's matrices one below the other; whether the product transposes it).
 
-    With `trans`, each matrix of a stack is transposed here, a single matrix by the product.
+    With `trans`, each matrix of a stack is transposed here, but a single matrix by the product.
     """
     if len(a.shape) == 2:
         return a, trans

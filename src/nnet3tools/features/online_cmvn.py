@@ -128,7 +128,7 @@ def _window_stats(sums: Stats, window: int, first: int) -> Stats:
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add `other` to each window's `stats`, scaled to the frames, at most `most`, that it lacks."""
+    """Fill each of `stats` up to `window` frames with `other`, scaled to at most `most` frames."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other

@@ -107,7 +107,7 @@ def _leaf(name: str, offset: int, position: int) -> Expression:
 
 
 def _resolved(expression: Expression, text: str, previous: Sequence[str]) -> Expression:
-    """The expression with names of `previous` in place of negative numbers; -1 is the last name."""
+    """The expression, names of `previous` for negative numbers (-1: last); errors quote `text`."""
     if expression.operator:
         children = tuple(_resolved(child, text, previous) for child in expression.children)
         return replace(expression, children=children)

@@ -198,7 +198,7 @@ class GraphBuilder:
         return ids
 
     def _further_keys(self, node: int, new: KeyArray) -> KeyArray:
-        """Packed Indexes of later steps of a recurrence, given those (`new`) being added to a node.
+        """Indexes, packed as integers, that later times of a recurrence add to `node` after `new`.
 
         The caller adds these keys, too, which saves a round for each time step. The result does not
         depend on them: at the end, a step stays only if another cindex depends on it.
@@ -235,8 +235,7 @@ class GraphBuilder:
     def _want(self, rows: IntArray, num_before: int) -> None:
         """Count one more dependent cindex for each id in `rows`; queue ids that had none before.
 
-        Only dependents that may be computable count. Ids from `num_before` on are new, and in the
-        queue already.
+        Only dependents that may be computable count. Ids from `num_before` on are queued already.
         """
         store = self.store
         pending = [rows]

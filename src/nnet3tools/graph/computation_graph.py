@@ -189,7 +189,7 @@ class DependencyRows:
         self.size = 0
 
     def append(self, rows: IntArray) -> None:
-        """Add rows of ids (N, width); the width may differ from that of earlier rows."""
+        """Append N rows of dependencies (cindex ids); their width may differ from earlier rows'."""
         if self.size == 0:
             self._rows, self.size = rows, len(rows)
             return
@@ -252,7 +252,7 @@ class ComputationGraph:
         return self.tables[node].find(pack(indexes))
 
     def dependencies(self, ids: IntArray) -> IntArray:
-        """Ids that cindexes of one node and segment depend on, (N, width); all -1 for the id -1."""
+        """Ids that cindexes of one node and request depend on, (N, width); all -1 for the id -1."""
         if len(ids) == 0:
             return np.empty((0, 0), np.int32)
         some = int(ids.max())

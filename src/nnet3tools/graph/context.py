@@ -70,7 +70,7 @@ def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
 def _context_in_window(
     plan: NetworkPlan, modulus: int, window: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(left, right context) for each shift 0 to `modulus`; None if the window is too small."""
+    """(left, right context) at shifts 0 to `modulus` in t; None if `window` frames are too few."""
     parts, first, step = [], 0, _FIRST_SHIFTS
     most = max(1, _CHUNK_ROWS // _rows_of_shift(plan, window))
     while first <= modulus:

@@ -114,7 +114,10 @@ def graph_of_sccs(graph: Graph) -> tuple[list[list[int]], list[int]]:
 
 
 def node_epochs(graph: Graph) -> list[int]:
-    """For each node, the number of its epoch (node or recurrence); graph[node]: its consumers."""
+    """The number of each node's epoch, in the order of computation.
+
+    An epoch is a node, or the nodes of one recurrence. `graph[node]` are the node's consumers.
+    """
     scc_graph, scc_of = graph_of_sccs(graph)
     epoch_of_scc = top_sort(scc_graph)
     return [epoch_of_scc[scc] for scc in scc_of]

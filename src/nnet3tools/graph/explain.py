@@ -16,8 +16,7 @@ def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> 
         if computable.all():
             continue
         if builder.foresees and builder.segment_start == 0:
-            # Without exploring ahead, the first missing dependency is the one that the user needs
-            # to know.
+            # Without exploring ahead, the first missing dependency is what the user needs to know.
             builder = GraphBuilder(builder.plan, foresee=False)
             builder.compute(request)
         row = int(np.flatnonzero(~computable)[0])

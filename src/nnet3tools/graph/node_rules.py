@@ -48,7 +48,7 @@ class NodeRule:
         return self.needs_all
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
-        """(source, time offset in frames) of each dependency that a row may have.
+        """(node, time offset in frames) of each dependency that a row may have.
 
         None if a dependency has another n or x than the row, or no constant offset. The offset is 0
         for a dependency that is at time 0 for all rows, such as an i-vector.

@@ -87,7 +87,7 @@ class _Finder:
                 self.used_rows[node] = ids[kept], rows[kept]
 
     def _computed(self, node: int) -> tuple[IntArray, slice | IntArray]:
-        """The ids of a node's computable cindexes in this segment, and an index that selects them.
+        """(ids of the node's computable cindexes in this segment, their index in arrays over ids).
 
         The index is a slice if the ids are consecutive, otherwise the ids themselves.
         """
@@ -102,7 +102,7 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The ids that each of the cindexes `places` of a node uses, a row each; -1 for unused."""
+        """For each cindex of `places` (index over ids), a row of the ids it uses, -1 for unused."""
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:

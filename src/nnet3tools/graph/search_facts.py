@@ -22,10 +22,9 @@ _EVER = 1 << 26
 
 
 class Found(NamedTuple):
-    """Cindexes `ids` of one node, and their dependencies `rows` (ids, width), padded with -1.
+    """Cindexes `ids` of one node and their dependencies, ids `rows` (ids, width) padded with -1.
 
-    `new_nodes` are the nodes of the dependencies that are new cindexes, which have the next free
-    ids, in order.
+    `new_nodes` are the nodes of those dependencies that are new, with the next free ids in order.
     """
 
     ids: IntArray
@@ -67,7 +66,7 @@ class SearchFacts:
         return Found(ids, np.ascontiguousarray(rows, np.int32), new_nodes)
 
     def is_computable(self, cindex: int, row: IntArray, available: BoolArray) -> bool:
-        """Whether a cindex is computable from the dependencies of `row` that `available` flags."""
+        """Whether a cindex with dependencies `row` (ids) is computable from `available` ones."""
         rule = self._rules[self.node(cindex)]
         keys, row_keys = self._keys[[cindex]], self._keys[row]
         return bool(rule.used(keys, row[None], row_keys[None], available[None])[0][0])

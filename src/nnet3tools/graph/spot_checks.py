@@ -49,7 +49,7 @@ def sizes_by_hop(builder: GraphBuilder, request: ComputationRequest) -> Iterable
 
 
 def _draw_check(num_cindexes: int) -> None:
-    """Draw two numbers for each cindex that Kaldi's ComputationGraphBuilder::Check visits."""
+    """Draw as ComputationGraphBuilder::Check on `num_cindexes`: two numbers for each visited."""
     cindex, largest_step = 0, num_cindexes // 100
     while cindex < num_cindexes:
         tensor.random.rand_int(0, cindex)

@@ -127,7 +127,7 @@ class _Builder:
         return rows_of_node
 
     def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
-        """Add the steps of a simple component and of its input, which has the same indexes."""
+        """Add two steps: a simple component's input, then its cindexes `ids`, a part of `rows`."""
         of_node = rows.positions(ids)
         indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
         self._add(node - 1, input_ids, indexes)

@@ -76,7 +76,7 @@ def encode_columns(
 ) -> NDArray[np.uint8]:
     """Compress columns to bytes (N, columns, rows) of format CM, as Kaldi's FloatToChar does.
 
-    Percentiles are codes (N, columns, 4) from `low` (N,) to `low + extent`.
+    `percentiles` (N, columns, 4) are 16-bit codes: 0 is `low` (N,), 65535 is `low + extent`.
     """
     num, rows, cols = matrices.shape
     columns = np.ascontiguousarray(matrices.transpose(0, 2, 1))

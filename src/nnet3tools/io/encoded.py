@@ -76,7 +76,7 @@ class Layout:
         return map(b"".join, zip(*parts, strict=False))
 
     def count(self, num_more: int) -> None:
-        """Count `num_more` records; set `is_common` if compiling `pattern` pays for so many."""
+        """Add `num_more` to the records seen; set `is_common` if compiling `pattern` then pays."""
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
@@ -136,7 +136,7 @@ class EncodedRecord(Generic[T]):
         return self.data[begin:end]
 
     def changed(self, covered: bytes, layout: Layout, *values: bytes) -> EncodedRecord[T]:
-        """A copy that begins with `covered`, bytes of layout `layout`, and has `values` in `holes`.
+        """A copy with other first bytes, `covered` (layout `layout`), and `values` in its `holes`.
 
         The bytes between the ranges `holes` are copied from this record.
         """
@@ -154,7 +154,7 @@ class EncodedRecord(Generic[T]):
 
 
 class LayoutTable:
-    """Recognizes encoded records of the kind `record` by their likeness to earlier ones."""
+    """Recognizes encoded records of the kind that `record` describes, by earlier, similar ones."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -281,7 +281,7 @@ class LayoutTable:
             yield self._common[0], run
 
     def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
-        """Matches of successive entries from `start`, for the first Layout that fits; else []."""
+        """Matches of successive entries (key, record) by the first Layout that fits; else []."""
         for i, layout in enumerate(self._common):
             found = layout.entry.finditer(data, start)
             if matches := list(itertools.takewhile(operator.attrgetter("lastindex"), found)):

@@ -58,7 +58,7 @@ def encode(matrix: GeneralMatrix) -> bytes:
 
 
 def encoded_parts(joined: np.ndarray | SparseMatrix, num: int) -> list[bytes]:
-    """The binary form of `num` full or sparse matrices with as many rows each, joined by rows."""
+    """The binary form of each of `num` matrices of equal size, full or sparse, joined by rows."""
     num_rows, num_cols = joined.shape[0] // num, joined.shape[1]
     size = struct.pack("<ci", b"\4", num_rows)
     if isinstance(joined, SparseMatrix):

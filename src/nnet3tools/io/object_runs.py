@@ -78,9 +78,9 @@ def converted_runs(
     convert: Callable[[ObjectRun], ObjectRun],
     where: Callable[[str], str],
 ) -> Iterator[ObjectRun]:
-    """What `convert` makes of the (key, object) pairs of a table; `items` may have runs, too.
+    """Yield what `convert` makes of each of `items`, whose values are objects or ObjectRuns.
 
-    A user error gets the name `where(key)` of the object at fault.
+    An object is given to it as a run of one. A user error names the object at fault: `where(key)`.
     """
     for key, value in items:
         run = value

@@ -178,7 +178,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield the parts in a binary file: bytes, and Fields whose values go into `values`."""
+        """Yield a file's parts: bytes, and Fields whose values the caller puts into `values`."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)
@@ -228,7 +228,7 @@ class Record:
         writer.write_token(f"</{self.name}>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield the parts in a binary file: bytes, and Fields whose values go into `values`."""
+        """Yield a file's parts: bytes, and Fields whose values the caller puts into `values`."""
         yield f"<{self.name}> ".encode()
         for field in self.fields:
             yield from field.steps(values)

@@ -89,7 +89,7 @@ class PhoneNames:
         return [phone + suffix for suffix in suffixes]
 
     def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
-        """For each set of phones, the names of its phones for all word positions (`versions`)."""
+        """For each set of phones, all names of them (`versions`); `silence`: of silence phones."""
         return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
 
     def pronunciation(self, entry: Pronunciation) -> Pronunciation:

@@ -151,7 +151,7 @@ def biphone_tree(
 
     Phones in `context_independent` have pdfs that do not depend on the left phone. If `counts` is
     given, biphones with fewer than `min_biphone_count` occurrences share the pdfs of their phone,
-    and phones with at most `min_monophone_count` share one list. DataError unless all phones have
+    and all phones with at most `min_monophone_count` share theirs. DataError unless all phones have
     one pdf class, or all have two.
     """
     sizes = {topology.num_pdf_classes(phone) for phone in topology.phones.tolist()}

@@ -75,10 +75,11 @@ class SumDescriptor:
         raise NotImplementedError
 
     def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
-        """Which rows can be computed, and for each leaf, which rows use it.
+        """(flags of computable rows, for each leaf flags of the rows that use it), `num_rows` each.
 
-        `available[i]` flags the rows of leaf i that exist. Failover uses the second argument
-        only if the first is not computable. A row that is not computable uses no leaf.
+        `available[i]` flags the rows of leaf i that exist. A Sum needs all of its arguments;
+        Failover uses the first computable one; Const and IfDefined need none. A row that is not
+        computable uses no leaf.
         """
         raise NotImplementedError
 

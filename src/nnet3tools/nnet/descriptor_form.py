@@ -155,7 +155,7 @@ def _split_first(operator: str, expression: Expression) -> tuple[Expression, Exp
 
 
 def _simplify_top(expression: Expression) -> Expression:
-    """Bring an expression into three-level form; its arguments have that form already."""
+    """Bring an expression into the normal form of descriptors, which its arguments have already."""
     if expression.operator in ("Sum", "Failover"):
         return _joined(expression.operator, expression.children, expression.position)
     if expression.operator == "Scale":

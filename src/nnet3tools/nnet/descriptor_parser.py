@@ -177,7 +177,7 @@ class _Parser:
         return value, depth
 
     def _as_expression(self, value: Any) -> Any:
-        """Convert a finished operator to an Expression; other values are returned unchanged."""
+        """The Expression of `value`, if that is an operator with its arguments; else `value`."""
         if not isinstance(value, _Nested):
             return value
         return Expression(

@@ -83,8 +83,7 @@ def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most:
 
     `known` and `new` are sorted keys. `new` extends the time range of `known` to one side, by d
     frames. Returns copies of `new`, shifted by d, 2 d, ... frames to that side, sorted: at most
-    `most`, until they pass frame `first` or `last`. Empty if `new` extends nothing, or has passed
-    it.
+    `most`, until they pass frame `first` or `last`. Empty if `new` extends nothing or passed it.
     """
     if len(known) == 0:
         return new[:0]

@@ -212,7 +212,7 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """Count a call as `_plan` does; return (None, does it update the estimate, num_rows)."""
+        """Count a call; return (None, is the estimate updated, rows of a put-off update or 0)."""
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows  # the host records first calls like all others
 
@@ -259,8 +259,8 @@ class OnlineNaturalGradient(HasSettings):
     ) -> Iterator[Array]:
         """Context manager that yields H = X W^T, in scratch memory; X has the columns of `parts`.
 
-        If `updating`, the estimate is updated after the block, or with `defer` when a GPU's
-        operations are recorded for replay, unless `at_once`. `trace` is tr(X X^T).
+        If `updating`, the estimate is updated after the block. While operations on a GPU are
+        recorded for replay, `defer` puts this off, unless `at_once`. `trace` is tr(X X^T).
         """
         w, first = self.w, parts[0]
         assert w is not None

@@ -137,7 +137,7 @@ def take_pending(estimate: OnlineNaturalGradient) -> int:
 
 
 def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Update an estimate as `defer` noted, with `num_rows` from `take_pending`, unless it is 0.
+    """Do an update of `num_rows` rows (from `take_pending`) that `defer` put off; none if it is 0.
 
     The caller has set products to full precision.
     """

@@ -27,9 +27,8 @@ def zeroings(analysis: Analysis) -> BoolArray:
 class AccessTimes:
     """Positions of accesses to the submatrices of one program (Kaldi's ComputationAnalysis).
 
-    Methods take arrays of submatrices, none of which may be 0, and return a command for each.
-    The number of commands, `end`, means "never" for a first access, "after all commands" for a
-    last one.
+    Methods take arrays of submatrices, none of which may be 0, and return a command for each. The
+    number of commands, `end`, means "never" for a first access, "after all" for a last one.
     """
 
     def __init__(self, analysis: Analysis) -> None:

@@ -83,7 +83,7 @@ def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, l
 
 
 def _gather(computation: Computation, parts: list[int]) -> int:
-    """Declare a matrix with room for the rows of submatrices `parts`; return its submatrix."""
+    """Declare a matrix for the rows of all submatrices `parts`; return its submatrix number."""
     infos = [computation.submatrices[s] for s in parts]
     equal_stride = any(
         computation.is_whole_matrix(s)

@@ -120,7 +120,7 @@ class _Expander:
     # -- rows
 
     def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
-        """Rows of matrices for two sequences -> for all sequences; n = 1 becomes the last one."""
+        """Rows for all sequences, from rows (`row` of `matrix`) for two; n = 1 becomes the last."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)

@@ -15,7 +15,7 @@ from nnet3tools.program.operands import AccessType
 def initialize_undefined(computation: Computation, context: PassContext) -> Computation:
     """The program without the zeroing of matrices of which each part is written before it is read.
 
-    A part that no command accesses needs no zeros, unless the program provides its matrix.
+    A part that no command accesses needs no zeros, unless its matrix is an output of the program.
     """
     analysis = context.analyst.analyze(computation)
     end = len(computation.commands)

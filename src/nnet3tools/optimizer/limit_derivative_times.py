@@ -213,7 +213,7 @@ class _Limiter:
         return begin, begin + left.num_rows
 
     def _kept(self, submatrix: int) -> BoolArray:
-        """(rows,) whether each row remains: all of values, of derivatives those at wanted times."""
+        """(rows,) flags: all rows of a value; of a derivative, the rows within the time limits."""
         info = self.computation.submatrices[submatrix]
         if not self.is_deriv[info.matrix_index]:
             return np.ones(info.num_rows, np.bool_)

@@ -76,7 +76,7 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
 class Conditions(NamedTuple):
     """Flags (merges,): which conditions for a legal merge hold, except the order of accesses.
 
-    A left merge makes s2's matrix a part of s1, a right merge s1's matrix a part of s2.
+    A left merge makes submatrix s2's matrix part of s1, a right merge s1's of s2 (see Merges).
 
         c1: the matrices are not both inputs, nor both outputs, of the program
         c2: if either is an input or output, s1 and s2 are both whole matrices

@@ -101,7 +101,7 @@ class PassContext:
         return Analyst(self.nnet)
 
     def with_origins(self, origins: Origins) -> PassContext:
-        """A copy of the context, with the same Analyst; its passes record changes in `origins`."""
+        """A copy with the same Analyst; its passes record merges and new numbers in `origins`."""
         context = replace(self, origins=origins)
         vars(context)["analyst"] = self.analyst  # where cached_property looks
         return context

@@ -31,7 +31,7 @@ _MOST_LAYOUTS = 4
 
 
 class _Rewrite:
-    """A program before the passes, and their result, to change similar programs in the same way."""
+    """A change that passes made to a program, kept to make it in similar programs without them."""
 
     def __init__(self, before: Computation, origins: Origins, after: Computation) -> None:
         self.origins = origins

@@ -74,7 +74,7 @@ def _strides_for_two(cindexes: NDArray[np.int32]) -> NDArray[np.int64]:
 def _is_regular(
     indexes: IndexArray, nodes: IntArray | None, num_sequences: int, stride: int
 ) -> bool:
-    """Whether row i of each sequence and of the next one are always `stride` rows apart."""
+    """Whether row i of sequence n + 1 is always `stride` after that of n, with equal t, x, node."""
     first, second = indexes[0].tolist(), indexes[stride].tolist()
     if second != [1, *first[1:]]:
         return False

@@ -220,7 +220,7 @@ class Checker(OrderChecker):
                 self._check_sign_only(c, touching[place + 2 :].tolist())
 
     def _check_sign_only(self, c: int, later: list[int]) -> None:
-        """Raise ProgramError if a command in `later` needs more than the signs that `c` keeps."""
+        """Raise ProgramError unless commands in `later` read only signs, all that `c` keeps."""
         commands = self.computation.commands
         for c_later in later:
             user = commands[c_later]

@@ -47,8 +47,8 @@ def load_computation(rxfilename: str, nnet: Nnet) -> Computation:
 def read_program_file(name: str, reader: Reader, nnet: Nnet) -> Computation:
     """The program in the file `name`, whose header has been read.
 
-    DataError if it is incomplete or, by the checker or the file's seal (what made it), not for
-    `nnet`. A program of another version or kind of processor that passes both causes a warning.
+    DataError if the file is incomplete, is for a network of another structure, or fails the
+    checker. A sound file of another version or kind of processor causes a warning.
     """
     computation = read_computation(reader)
     if reader.peek_token() == NETWORK:

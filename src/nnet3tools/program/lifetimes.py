@@ -52,7 +52,7 @@ class Holdings:
         self._storage: list[list[int]] = [[] for _ in self._matrices]
 
     def after(self, command: int, matrix: int) -> int:
-        """The number of the storage that holds a matrix after a command; -1 for none."""
+        """The index in `storages` of a matrix's memory after a command; -1 if it has none."""
         entry = bisect.bisect_right(self._since[matrix], command) - 1
         return self._storage[matrix][entry] if entry >= 0 else -1
 
@@ -73,7 +73,7 @@ class Holdings:
         return self._storage[matrix][-1] if self._storage[matrix] else -1
 
     def lives(self, num_commands: int) -> Iterator[Life]:
-        """For each matrix, the ranges of commands after which the matrix is in one storage.
+        """For each matrix, the ranges of commands after which it stays in one Storage (memory).
 
         `num_commands` is the number of commands of the program, at which the last lives end.
         """
@@ -87,10 +87,10 @@ class Holdings:
 def follow_matrices(
     computation: Computation, obeys: Callable[[CompressMatrix], bool] = lambda command: True
 ) -> Holdings:
-    """The storage of each matrix after each command of a program.
+    """The memory (Storage) that holds each matrix after each command of a program.
 
-    A swapped matrix keeps its storage, and a compressed matrix gets a new one, unless `obeys`
-    returns False for the CompressMatrix command: the executor may ignore it.
+    SwapMatrix swaps the storages of two matrices. A compressed matrix gets a new one, unless
+    `obeys` returns False for the CompressMatrix command: the executor may ignore it.
     """
     holdings, matrix_of = Holdings(computation), computation.matrix_of
     for c, command in enumerate(computation.commands):
@@ -126,7 +126,7 @@ class Life(NamedTuple):
 
 
 def matrix_lives(computation: Computation) -> list[Life]:
-    """The lives of all matrices in memory, by first command; compressing begins a new life."""
+    """The Life of each matrix in memory, sorted by first command; compressing begins a new one."""
     lives = follow_matrices(computation).lives(len(computation.commands))
     return sorted(lives, key=lambda life: (life.first, life.matrix))
 

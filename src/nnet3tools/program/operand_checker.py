@@ -84,7 +84,7 @@ class OperandChecker:
     # -- each command by itself
 
     def check_operands(self) -> None:
-        """Raise ProgramError if tables, or operands' ranges, sizes or aliasing have a fault."""
+        """Raise ProgramError for faults of submatrices, or of operands' ranges, sizes, aliasing."""
         self._check_submatrices()
         all_in_range = self._all_in_range()
         if not all_in_range:
@@ -102,7 +102,7 @@ class OperandChecker:
             self.fail(problem, c)
 
     def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
-        """(name, lowest value, end of range) of each operand that is an index into a table."""
+        """(name, lowest value, highest + 1) of operands that are indexes, such as submatrices."""
         if (limits := self._limits_by_class.get(cls)) is None:
             limits = self._limits_by_class[cls] = []
             for name, kind in cls.OPERANDS.items():

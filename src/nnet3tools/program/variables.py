@@ -90,7 +90,7 @@ class Variables:
 
     @property
     def num_variables(self) -> int:
-        """The number of variables of all matrices."""
+        """The number of variables, blocks of which submatrices consist, of all matrices."""
         return int(self.matrix_offsets[-1])
 
     @cached_property

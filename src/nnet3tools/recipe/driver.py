@@ -69,7 +69,7 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Repeat the links, removals and texts of a done stage, which was perhaps interrupted."""
+        """Redo the Link, Remove and WriteText steps of a done stage, perhaps interrupted."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()

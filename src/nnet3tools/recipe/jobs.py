@@ -19,8 +19,7 @@ Pipeline = tuple[tuple[str, ...], ...]
 class Job:
     """Pipelines that run one after another until one fails; their output goes to the file `log`.
 
-    Jobs with equal `home`, such as "train.2", run in the same worker process, which keeps their
-    data.
+    Jobs of one `home`, such as "train.2", run in the same worker process, which keeps their data.
     """
 
     log: str

@@ -106,7 +106,7 @@ class SlurmRunner:
         return []
 
     def _left(self) -> set[str]:
-        """Numbers of the jobs queued or running in Slurm; all jobs if Slurm does not answer."""
+        """Numbers of the jobs queued or running in Slurm; all of ours if Slurm does not answer."""
         words = ["squeue", "--noheader", "--format=%A %T", "--states=all"]
         found = subprocess.run(
             [*words, f"--jobs={','.join(self._running)}"],

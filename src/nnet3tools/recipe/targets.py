@@ -24,8 +24,8 @@ class Targets:
     """The training targets of utterances: script files, which `steps` make, and how to read them.
 
     `reading(script)` is the pipeline that turns a script's objects into targets, () for none.
-    `program` is the program that makes examples of targets of frames, with its option for their
-    number. `copies` are the names of files in egs/ that `steps` make, and that are removed at the
+    `program` makes examples of targets of frames; its words include the option for the number of
+    targets. `copies` are the names of files in egs/ that `steps` make and that are removed at the
     end.
     """
 
@@ -51,8 +51,7 @@ def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> T
 def frame_targets(e: Experiment) -> Targets:
     """The targets of frames: those of --targets-scp, or the pdfs of alignments.
 
-    OptionError or DataError if there are no targets, or if the network's output has another
-    dimension.
+    OptionError or DataError if there are no targets, or the network's output has another dimension.
     """
     return _aligned_targets(e) if e.am is not None else _given_targets(e)
 

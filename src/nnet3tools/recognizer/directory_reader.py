@@ -219,7 +219,7 @@ class ModelDirectory:
         return Normalization("utterance" if options.norm_means else "none", options)
 
     def _online(self, opts: Path | None) -> Normalization | None:
-        """Online normalization with options from the file of --cmvn-config, else from `opts`."""
+        """Online normalization by --cmvn-config or else `opts`; None if statistics are missing."""
         options = OnlineCmvnOptions()
         if self._files.cmvn_config and (path := self._named("cmvn_config")):
             options = self._checked([f"--config={path}"], path, OnlineCmvnOptions)

@@ -191,8 +191,7 @@ def forget_scratch() -> None:
 class _Scratch:
     """The context manager that `scratch` returns.
 
-    It is a class for speed: a minibatch enters hundreds of scratch blocks, and a generator is
-    slower.
+    It is a class for speed: a minibatch enters hundreds of blocks, and a generator is slower.
     """
 
     __slots__ = ("_buffer", "_dtype", "_like", "_num_bytes", "_pool", "_recorder", "_shape")

@@ -31,7 +31,7 @@ class Call:
 
     @classmethod
     def of(cls, operator: Any, *operands: Any, **options: Any) -> Call:
-        """A Call of an operator that returns no number."""
+        """A Call of `operator(*operands, **options)`; the operator must not return a number."""
         return cls(operator.name, operands, options, operator)
 
     def bind(self) -> Callable[[], Any]:
@@ -72,8 +72,8 @@ def operator_of_formulas(
 
     The Calls are of formulas and other operators, and are made in order. `writes` names the
     operands that the operator writes, `types` the element types that it accepts. A device may
-    register a faster implementation. Without `compiled_when_live`, only replays of recorded calls
-    use compiled kernels.
+    register a faster implementation. Without `compiled_when_live`, compiled kernels are used only
+    for replays of recorded calls.
     """
 
     def declare(calls: Callable[P, Iterable[Call]]) -> Operator[P, None]:

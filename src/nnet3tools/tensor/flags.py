@@ -47,7 +47,7 @@ class Flags:
         self._sent: list[float] = []
 
     def get(self, number: int, like: Any) -> Flag:
-        """Flag number `number`; missing ones are made on the device of the array `like`."""
+        """Flag `number` (from 0); makes all missing ones up to it, on the device of `like`."""
         while len(self._flags) <= number:
             with unrecorded():
                 word = zeros(_WORD, like, np.float64)
@@ -58,7 +58,7 @@ class Flags:
         return self._flags[number]
 
     def send(self) -> None:
-        """Copy to the device all flags whose values have changed since the last call."""
+        """Copy to the GPU all flags (see Flag) whose `is_set` has changed since the last call."""
         for i, word in enumerate(self._words):
             flags = self._flags[i * _WORD : (i + 1) * _WORD]
             bits = sum(2.0**n for n, flag in enumerate(flags) if flag.is_set)

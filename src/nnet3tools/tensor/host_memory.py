@@ -76,8 +76,7 @@ def _populate(memory: np.ndarray) -> None:
 class Region:
     """Host memory that can grow in place, because addresses for more bytes are reserved.
 
-    Reserving addresses takes no memory. Arrays over the first bytes stay valid; growing copies
-    nothing.
+    Reserving addresses takes no memory. Arrays over the first bytes stay valid; nothing is copied.
     """
 
     def __init__(self, num_bytes: int) -> None:

@@ -44,9 +44,9 @@ class NotCapturable(Exception):
 class _ThreadState(threading.local):
     """The recorders of one thread; the work of other threads is not part of its recordings.
 
-    `event_recorder` takes decisions and actions, `call_recorder` the calls of operators.
-    `known_kernels` are compiled kernels for calls that no recorder takes. With `skips_actions`,
-    `act` does nothing, because recorded calls are being captured as a CUDA graph.
+    `event_recorder` takes what the host decides (`decide`) and does (`act`), `call_recorder` the
+    calls of operators. `known_kernels` do calls that no recorder takes. With `skips_actions`, `act`
+    does nothing, because recorded calls are being captured as a CUDA graph.
     """
 
     event_recorder: Recorder | None = None
@@ -156,6 +156,6 @@ def persistent_object(make: Callable[[], V]) -> V:
 
 
 def not_capturable() -> None:
-    """Declare that the command now running does work on the host that no replay can repeat."""
+    """Prevent recording of the running command: no replay could repeat its work on the host."""
     if state.event_recorder is not None:
         state.event_recorder.has_host_work = True

@@ -242,7 +242,7 @@ def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
 def _changed_matrices(
     matrices: SameLayoutMatrices, rows: NDArray, weights: NDArray[np.float32] | None = None
 ) -> Sequence[bytes]:
-    """The bytes of each matrix, reduced to the rows `rows` and multiplied by its weight."""
+    """The bytes of each matrix, only its rows `rows`, times its number in `weights`, if given."""
     form = matrices.form
     if len(rows) == form.num_rows:
         if weights is None:

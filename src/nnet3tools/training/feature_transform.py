@@ -39,8 +39,7 @@ def estimate_transform(
     Direction i, with variance l between the classes and 1 within them, is scaled by
     sqrt((within_class_factor + l) / (1 + l)). Singular values are cut to at most
     `max_singular_value`, if that is positive. `remove_offset` adds a column that makes the mean
-    output 0. DataError for statistics without data or with a covariance that is not positive
-    definite.
+    output 0. DataError for statistics without data or a covariance that is not positive definite.
     """
     full_dim = stats.first.shape[1]
     if dim > full_dim:

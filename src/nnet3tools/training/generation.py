@@ -170,7 +170,7 @@ def examples_of_utterance(
     compress: bool,
     ivectors: Callable[[int], NnetIo] | None = None,
 ) -> tuple[list[str], list[ExampleGroup]]:
-    """The keys of the chunks of one utterance, and their examples.
+    """(keys of an utterance's chunks, groups of their examples; a group's `places` index the keys).
 
     `ivectors(frame)`, if given, returns the iVector of a chunk whose input starts at that frame.
     The first and the last frame of the utterance are repeated beyond its ends.
@@ -201,7 +201,7 @@ def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
 
 
 def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk]) -> Matrices:
-    """The input rows of each chunk; all chunks have one size and context."""
+    """Input rows of `chunks` of one size and context: an array (chunks, rows, dim), else a list."""
     left = chunks[0].left_context
     num_rows = left + chunks[0].num_frames + chunks[0].right_context
     starts = [chunk.first_frame - left for chunk in chunks]

@@ -89,8 +89,8 @@ class Objective(ABC):
     ) -> list[Evaluation]:
         """One evaluation (not yet run) per output, for a `computer` that has run forward.
 
-        With `need_deriv` an evaluation writes its derivatives to the computer's `input_buffer` of
-        each output.
+        With `need_deriv` an evaluation writes derivatives to the computer's `input_buffer` of each
+        output.
         """
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:

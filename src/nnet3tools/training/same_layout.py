@@ -139,7 +139,7 @@ class SameLayoutBatch:
 
     @classmethod
     def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
-        """Join the encoded `records` of one layout, each up to its last matrix or number."""
+        """Join the first bytes of each of `records`, which `layout` describes, to one batch."""
         covered = [record.covered for record in records]
         sizes = np.fromiter(map(len, covered), np.int64, len(covered))
         data = b"".join(covered)

@@ -54,7 +54,7 @@ def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExam
 
 @dataclass
 class ContextCutter:
-    """Removes context frames around the supervision's frames; a context of -1 keeps all."""
+    """Keeps of 'input' only so many context frames around those of the supervision; -1: all."""
 
     left_context: int = -1
     right_context: int = -1
@@ -68,8 +68,7 @@ class ContextCutter:
     def cut(self, ios: list[NnetIo], key: str, first: int, last: int) -> list[NnetIo]:
         """Cut 'input' to the times from `first` to `last` and their context; returns all inputs.
 
-        Warns once for each side if 'input' has less context than requested. DataError without
-        'input'.
+        Warns once for each side if 'input' has less context than requested; DataError without it.
         """
         first_input, last_input = _time_range(ios, "input", key)
         if self.left_context != -1:

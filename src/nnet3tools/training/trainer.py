@@ -237,8 +237,7 @@ class NnetTrainer:
     def _train_once(self, example: NnetExample) -> None:
         """Train on one minibatch by a plain step with momentum.
 
-        Components have multiplied their gradients in `_delta`, a network, by the learning rate
-        already.
+        Components have multiplied their gradients in `_delta`, a network, by the learning rate.
         """
         self._accumulate_change(example, "")
         l2_scale = num_sequences(example.io) * self.options.l2_regularize_factor

@@ -248,7 +248,10 @@ class L2Regularization:
         self._alphas: list[float] = []
 
     def prepare(self, scale: float, delta: Nnet) -> bool:
-        """Store -2 * scale * rate * l2_regularize by component; returns whether any is not 0."""
+        """Store -2 * scale * learning_rate * l2_regularize for each component of `delta`.
+
+        Returns whether any of these numbers is not 0.
+        """
         components = [component for _, component in delta.updatable_components()]
         alphas = [-2.0 * scale * c.learning_rate * c.l2_regularize for c in components]
         if alphas != self._alphas:

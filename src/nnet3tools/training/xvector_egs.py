@@ -81,7 +81,7 @@ def examples_of_utterance(
 
 
 class SpeakerExampleWriter:
-    """Writes chunks, as examples with `num_labels` speakers, to tables; some examples together."""
+    """Writes chunks to tables, as examples with `num_labels` speakers; encodes many at a time."""
 
     def __init__(self, tables: Sequence[TableWriter[Any]], num_labels: int, compress: bool) -> None:
         self._writers = list(map(ExampleWriter, tables))

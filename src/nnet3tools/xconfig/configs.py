@@ -107,7 +107,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
-    """The network of the config file named `config`, from its lines; errors name xconfig lines."""
+    """The existing network, if any, plus config `lines` of `config`; errors name xconfig lines."""
     tensor.random.seed(0)
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:

@@ -89,7 +89,8 @@ def _align_all(
 ) -> None:
     """Align and write all utterances; NothingDoneError if none could be aligned.
 
-    `computer` computes the outputs, which `aligner` aligns; `counts` and `totals` are updated.
+    `args`: model, graphs, features, alignments[, scores]. `aligner` aligns the outputs that
+    `computer` computes; `counts` and `totals` are updated.
     """
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import OptionalTable

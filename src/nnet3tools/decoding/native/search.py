@@ -191,7 +191,7 @@ def _arrays(graph: DecodingGraph) -> list[NDArray]:
 
 
 def _links(count: int) -> Links:
-    """Uninitialized arrays for `count` links."""
+    """Links (arcs between tokens) with uninitialized arrays of `count` elements."""
     sources, targets, arcs = (np.empty(count, np.int64) for _ in range(3))
     return Links(sources, targets, arcs, np.empty(count, np.float32))
 

@@ -78,7 +78,7 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _count_dims(self, to_update: NonlinearComponent) -> None:
-        """Count `dim` units in `to_update.num_dims_processed` in sigmoid and tanh; here a no-op."""
+        """Add `dim` to `to_update.num_dims_processed`; does nothing except in sigmoid and tanh."""
 
     def _can_repair(self) -> bool:
         """Whether self-repair is enabled and there are statistics."""
@@ -134,8 +134,7 @@ class RectifiedLinearComponent(_SelfRepairing):
 class _TwoSided(_SelfRepairing):
     """Base class of sigmoid and tanh; self-repair draws inputs of saturated units toward 0.
 
-    A unit is saturated if its mean derivative is below the threshold. `repair` changes the input
-    derivative.
+    A unit is saturated if its mean derivative is below the threshold. `repair` changes in_deriv.
     """
 
     default_lower_threshold: float

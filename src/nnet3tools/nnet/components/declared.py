@@ -164,7 +164,7 @@ class Declared:
 
 
 class Part(Field[D]):
-    """Field that holds an object of the Declared class `cls`."""
+    """Field whose value is an object of `cls`, a class with declared fields (Declared)."""
 
     def __init__(self, cls: type[D], token: str = "") -> None:
         super().__init__(token)

@@ -131,7 +131,7 @@ MAX_PARAMETERS = 1 << 26
 
 @register
 class ExpressionComponent(UpdatableComponent):
-    """Computes a formula of the input's parts and of trainable parameters (all in `values`)."""
+    """Computes a formula of parts of the input's columns and of parameters, joined in `values`."""
 
     FORMULA = "y = expression(x, params)"
     KEYS = "[dim] [input-dim] [output-dim] [input-parts] [params]"

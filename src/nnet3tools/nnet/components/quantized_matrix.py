@@ -139,7 +139,7 @@ class QuantizedMatrix:
 
 
 class PackedParams(Field[Any]):
-    """Field for a QuantizedMatrix: bits, rows, columns, numbers, scales, limits of the input."""
+    """Field for a QuantizedMatrix, stored as bits, rows, columns, values, scales and limits."""
 
     def __init__(self) -> None:
         super().__init__("<PackedParams>")

@@ -242,7 +242,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
 
 
 def _unit_params(model: ConvolutionModel, line: ConfigLine) -> Array:
-    """Parameters that copy the input (init-unit=true): 1 at offset (0, 0)."""
+    """Parameters (filters, offsets * filters) for init-unit=true: the identity at offset (0, 0)."""
     filters = model.num_filters_in
     if filters != model.num_filters_out:
         raise line.error("init-unit needs num-filters-in and num-filters-out to be the same")

@@ -235,8 +235,7 @@ class ContextDependency:
     ) -> set[tuple[int, int]]:
         """(forward, self-loop) pdfs for two pdf classes in all completions of a context.
 
-        `window` (position -> phone) is the part of the context given so far; `phones` are all
-        phones.
+        `window` (position -> phone) is the part of the context given so far, `phones` all phones.
         """
         forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
         if self_loop_class < 0:

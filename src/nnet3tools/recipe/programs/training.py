@@ -66,7 +66,7 @@ def _training(
 def _frame_training(
     name: str, network: str, targets: str, options_class: type[DnnOptions | RnnOptions]
 ) -> Main:
-    """A training program for targets of frames; `network` and `targets` are words of its usage."""
+    """The training program `name` for targets of frames; its usage has `network` and `targets`."""
     script = name.removeprefix("nnet3-").replace("-", "_") + ".py"
     usage = _FRAMES.format(name=name, network=network, script=script, targets=targets)
     return _training(name, usage, options_class)

@@ -91,8 +91,7 @@ class LogFile:
 def read_log(path: str) -> LogFile | None:
     """Read the facts of a log file; None if it is no log by its name, or cannot be read.
 
-    An unchanged file is read only once per process, because a report is written after every
-    iteration.
+    An unchanged file is read only once per process, as a report follows every iteration.
     """
     try:
         status = os.stat(path)

@@ -28,7 +28,7 @@ CopySizes = Callable[[int], list[tuple[str, int]]]
 
 
 def copies_at_allowed_lengths(setup: Setup) -> list[Step]:
-    """Steps that make data for the first model: copies of each utterance at allowed lengths."""
+    """Steps that make the first model's data: copies of utterances, resampled to fixed lengths."""
     seconds = read_number_map(TRAIN / "utt2dur", amount_or_none).values()
     ends = (setup.num_frames(int(s * setup.facts.rate)) for s in (min(seconds), max(seconds)))
     lengths = allowed_lengths(*ends)

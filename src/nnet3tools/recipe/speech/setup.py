@@ -69,12 +69,12 @@ class Setup:
 
     @property
     def parts(self) -> range:
-        """The numbers of the parts, from 1."""
+        """Numbers, from 1, of the parts that features, graphs and alignments are divided into."""
         return range(1, self.num_parts + 1)
 
     @property
     def second_data(self) -> Path:
-        """The data directory that the second model is trained on."""
+        """The data directory of the second model: SPEEDS or, without speeds, the first's COPIES."""
         return SPEEDS if self.size.speeds else COPIES
 
     @property

@@ -63,7 +63,7 @@ class Size:
         return first, frames * len(self.speeds) if self.speeds else first
 
     def num_passes(self, model: int, num_frames: int) -> int:
-        """The number of training passes of model 0 or 1 over its frames; more for small data."""
+        """The training passes of model 0 (flat start) or 1 over its frames; more for small data."""
         for_small_data = min(_MOST_PASSES[model], math.ceil(_LEAST_FRAMES / max(num_frames, 1)))
         return max(self.passes[model], for_small_data)
 

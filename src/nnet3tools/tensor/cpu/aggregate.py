@@ -128,10 +128,10 @@ def _innermost_plan(
 ) -> Plan | bool:  # fmt: skip
     """The kernel, as a Plan, that reduces `expr` along the last axis; False if NumPy has to do it.
 
-    `sizes` are those of the axes; `strides` has one sequence for each array of `operands`, which
-    are out, `num_ins` inputs, beta and factors (`has_beta`: beta is not 0). `added` elements are
-    summed in float32 before the sum goes to float64. If `chunk` is not 0, operands are vectors, of
-    which each piece of `chunk` elements is reduced by itself.
+    `operands` are out, `num_ins` inputs, beta and factors, in this order (`has_beta`: beta is not
+    0). `sizes` are those of the axes; `strides` has one sequence for each array. `added` elements
+    are summed in float32 before the sum goes to float64. If `chunk` is not 0, operands are vectors,
+    of which each piece of `chunk` elements is reduced by itself.
     """
     if not _differs(expr, operands, strides, -1):
         return False

@@ -28,7 +28,10 @@ _PRODUCT = parse("_1 * _2")
 
 
 def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Work]]:
-    """Yield (command number, callable); neighbours with kernels join under the first number."""
+    """Yield (command number, callable) for calls in order.
+
+    Successive calls that have compiled kernels become one callable, with the first one's number.
+    """
     for has_jobs, group in groupby(calls, lambda pair: jobs_of(pair[1]) is not None):
         if has_jobs:
             commands, members = zip(*group, strict=True)
@@ -157,7 +160,7 @@ class KnownKernels:
         return self.run_call(Call(operator.name, operands, options, operator))
 
     def run_call(self, call: Call) -> bool:
-        """Make a call by compiled kernels and return True, if earlier runs asked for all these."""
+        """If earlier runs asked for all kernels of a call, do it by them; return whether so."""
         jobs = jobs_of(call)
         return jobs is not None and self.do(jobs)
 

@@ -127,7 +127,7 @@ def _both(
     a: Assignments, a_places: tuple[int, ...], a_types: tuple[Type, ...],
     b: Assignments, b_places: tuple[int, ...],
 ) -> Assignments:  # fmt: skip
-    """One list of assignments that does a, then b; b reads a's results rounded to `a_types`.
+    """Assignments that do a, then b; b reads the value of a's item i rounded to a_types[i].
 
     Operand n of a is number a_places[n - 1] in the common list of operands; likewise for b.
     """

@@ -118,8 +118,7 @@ def fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[
 def with_device_numbers(operands: Sequence[Any], before: list[Step]) -> list[Any]:
     """The operands, with each Number (a float64 in memory) replaced by an array of one element.
 
-    The element has the float type of the other arrays. `before` gets the steps that make these
-    arrays.
+    The element has the float type of the other arrays. `before` gets the steps that make them.
     """
     types = {o.dtype for o in operands if is_array(o) and o.dtype.kind == "f"}
     wanted = np.dtype(np.float64 if np.dtype(np.float64) in types else np.float32)

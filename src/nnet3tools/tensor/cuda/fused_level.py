@@ -55,13 +55,13 @@ class _Part:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The numbers of blocks along x and y, the same for all steps of the part."""
+        """(x, y): the numbers of blocks along each axis, which all launches of the part share."""
         x, y, _ = self.steps[0].grid
         return x, y
 
     @property
     def loops(self) -> bool:
-        """Whether fewer blocks than `grid` would do: threads of all steps loop over their work."""
+        """Whether all launches loop over their work, so that fewer blocks than `grid` would do."""
         return all(step.loops for step in self.steps)
 
     def can_add(self, launch: Launch) -> bool:

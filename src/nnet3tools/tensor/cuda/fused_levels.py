@@ -51,7 +51,11 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
 
 
 def _steps(work: Callable[[], None], prepare: bool = False) -> list[Callable[[], Any]]:
-    """Callables for the launches of `work`, many in a kernel; `prepare` only loads the kernels."""
+    """Callables that do all launches of `work`, in order.
+
+    Each does the launches that may run at one time, as a fused kernel or side by side. With
+    `prepare`, all kernels are loaded first, as a capture needs it.
+    """
     device, steps = get_device(), list[Callable[[], Any]]()
     levels = schedule(launches_of(work))
     if prepare:

@@ -122,7 +122,7 @@ class _Rows:
         return [v for v in self._needed_values if v in needed]
 
     def _once(self, stage: int) -> list[str]:
-        """C lines for values, the same for the whole row, that are known before loop `stage`."""
+        """C lines for values computed once per row, before the loop that ends stage `stage`."""
         lines = []
         for v in self._stages.once(stage):
             is_wide = v.kind is Kind.CAST and v.type is Type.FLOAT64
@@ -245,8 +245,7 @@ class _Rows:
     ) -> list[str]:
         """C lines that sum a row in vectors; the C variable `first` is where they end.
 
-        `roots` are the values to compute, `sums` their reductions. No lines for formulas
-        without exp.
+        `roots` are the values to compute, `sums` their reductions. No lines without exp.
         """
         has_exp = any(v.name == "exp" for v in self._needed(roots, stage))
         if not has_exp or len(sums) != len(roots):

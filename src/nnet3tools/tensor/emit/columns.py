@@ -61,7 +61,10 @@ class ColumnPasses:
         return self._stored if number == (0 if self._stores_first else self.last) else []
 
     def kept(self, number: int) -> list[Instruction]:
-        """Values computed before pass `number` that must be in memory for rows or later passes."""
+        """The values of whole columns, computed before pass `number`, that must be in memory.
+
+        The pass reads them for its rows, or later passes read them.
+        """
         columns = self.passes[number].columns
         final = {root for _, root in self._stored}
         if number < self.last:

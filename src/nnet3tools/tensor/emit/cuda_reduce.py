@@ -78,7 +78,7 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
 
 
 def _reduced(plan: Reduction, body: Body, root: Instruction, axis: str) -> list[str]:
-    """CUDA lines that reduce `root` over a chunk to `acc`: by thread, then over all threads.
+    """CUDA lines that reduce `root` over elements `begin` to `end` to `acc`: by thread, then all.
 
     A row is along the last reduced axis; `width` threads along `axis` (x or y) divide one, and
     others of the block take the next rows.

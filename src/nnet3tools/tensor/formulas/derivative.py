@@ -11,7 +11,7 @@ from nnet3tools.tensor.formulas.simplify import simplify
 
 
 def partials(node: Apply) -> Sequence[Expr]:
-    """The partial derivatives of a function's value by each of the function's arguments."""
+    """The partial derivatives of a function's value, one by each argument, as formulas of these."""
     function = node.function
     if function.derivative is not None:
         return function.derivative(node, *node.arguments)
@@ -26,8 +26,7 @@ def partials(node: Apply) -> Sequence[Expr]:
 def derivatives(expr: Expr, wanted: Sequence[Expr]) -> list[Expr]:
     """The derivatives of an expression by each of the `wanted` nodes, simplified.
 
-    The nodes are placeholders or parts of the expression; the derivative by a node that does not
-    occur is 0.
+    The nodes are placeholders or parts of the expression; the derivative by an absent node is 0.
     """
     nodes = list(expr.walk())
     relevant: set[Expr] = set(wanted)

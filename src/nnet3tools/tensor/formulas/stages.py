@@ -68,7 +68,7 @@ class RowStages:
         """The number of the last stage: the number of loops that make row reductions."""
 
     def reductions(self, stage: int) -> list[Instruction]:
-        """The row reductions that the loop at the end of stage number `stage` makes."""
+        """The row reductions whose values the loop at the end of stage `stage` completes."""
         return [v for v, n in self._loops.items() if v.kind is Kind.REDUCE_ROW and n == stage + 1]
 
     def once(self, stage: int) -> list[Instruction]:

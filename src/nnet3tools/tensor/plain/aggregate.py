@@ -49,7 +49,7 @@ def prepare(
 ) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
     """What a reduction of `ins` along `axis` (None: all axes) works on.
 
-    Returns (operands with equal numbers of axes, the axes to reduce, the full shape).
+    Returns (operands with equal numbers of axes, the axes to reduce, the operands' common shape).
     """
     axes = max(1, *(o.ndim for o in ins if isinstance(o, np.ndarray)))
     operands = [with_axes(o, axes) if isinstance(o, np.ndarray) else o for o in ins]

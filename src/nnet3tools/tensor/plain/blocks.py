@@ -146,7 +146,7 @@ class BlockPlan:
     def _quotients(
         self, instructions: Sequence[Instruction], roots: Sequence[Instruction]
     ) -> tuple[list[Instruction], list[Instruction]]:
-        """(roots, instructions), with x * (1 / y) over whole operands replaced by x / y.
+        """(new roots, new instructions): x * (1 / y) is x / y, if y has the product's shape.
 
         This saves a pass where the reciprocal has no other use, as in `sigmoid(x) * y`.
         """

@@ -100,7 +100,7 @@ class RecurrentLayer(Layer):
         return 1.0 if time < 0 else 1.0 - abs(self["delay"]) / time if time else 0.0
 
     def truncation(self) -> str:
-        """Settings of BackpropTruncationComponent, with the cell's decay if the type allows one."""
+        """Options `key=value ...` of BackpropTruncationComponent; scale= if decay-time exists."""
         text = self.given("clipping-threshold zeroing-threshold zeroing-interval")
         text += f" recurrence-interval={abs(self['delay'])}"
         decays = "decay-time" in self.OPTIONS

@@ -80,8 +80,7 @@ def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> flo
 def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
     """The diagonal of natural gradient's matrix E, (R,), from D (R,), rho and alpha.
 
-    It is 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / dim * sum of d; rows have
-    `dim` numbers.
+    It is 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / dim * sum of d; rows are (dim,).
     """
     beta = rho * (1.0 + alpha) + alpha * d.sum() / dim
     return 1.0 / (beta / d + 1.0)

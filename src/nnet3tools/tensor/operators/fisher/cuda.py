@@ -184,7 +184,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """Set each W to A (J + diag(coefficients) W), A = transform, on CUDA in float32, by columns."""
+    """Set each w[i] to transform[i] (j[i] + diag(coefficients[i]) w[i]), on CUDA in float32."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)

@@ -125,7 +125,8 @@ class PackedWeights:
 def in_panels(matrix: NDArray, parts: int, panel: int, width: int, quad: int) -> NDArray:
     """A matrix (outputs, parts * columns) as (parts, panels, width / quad, panel, quad).
 
-    Outputs are padded with zeros to whole panels of `panel`, the columns of a part to `width`.
+    Axes: part, panel of `panel` outputs, quad of `quad` columns, output in the panel, column in the
+    quad. Outputs are padded with zeros to whole panels, the columns of a part to `width`.
     """
     outputs, columns = matrix.shape[0], matrix.shape[1] // parts
     panels = -(-outputs // panel)

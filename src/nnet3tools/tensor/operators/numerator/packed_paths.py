@@ -63,7 +63,7 @@ class _Sorted:
     def arrays(self, prefix: str, **columns: str) -> dict[str, NDArray]:
         """The arrays ranges, offsets, keys and `columns`, by name, with `prefix` and _ in front.
 
-        `columns` maps a name to the attribute of FrameArcs whose values the array has.
+        `columns`: NAME="attribute" adds the array NAME, the values of this attribute of FrameArcs.
         """
         own = {"ranges": self.ranges, "offsets": self.offsets, "keys": self.keys}
         others = {name: self.column(column) for name, column in columns.items()}

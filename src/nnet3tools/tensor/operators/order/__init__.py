@@ -12,8 +12,7 @@ from nnet3tools.tensor.registry import operator
 def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
     """Set out (int32) to the indexes of the first elements of x in sorted order along an axis.
 
-    The size of out along the axis says how many indexes are wanted. Equal elements keep their
-    order.
+    The size of out along the axis is the number of indexes wanted. Equal elements keep order.
     """
     if out.shape[axis] == 1:
         find = np.argmax if descending else np.argmin

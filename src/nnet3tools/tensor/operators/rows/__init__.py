@@ -34,8 +34,7 @@ def checked_places(
 ) -> tuple[np.ndarray, np.ndarray]:
     """`which` and `rows` as host arrays of `count` numbers: row rows[i] of others[which[i]].
 
-    A negative number in `which` means no row. ProgramError if a matrix does not have one of the
-    rows.
+    A negative number in `which` means no row. ProgramError if a matrix lacks one of the rows.
     """
     which, rows = (np.asarray(x.get() if hasattr(x, "get") else x, np.intp) for x in (which, rows))
     check_rows(which, len(others), count)

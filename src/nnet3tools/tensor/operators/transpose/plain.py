@@ -53,8 +53,7 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
     """(plane of out, plane of src) for all planes to copy by tiles; None if tiles do not pay.
 
-    src has out's axes. A plane is spanned by the axis with the smallest stride in out and the one
-    in src.
+    src has out's axes. A plane is spanned by the axes with the smallest stride in out and in src.
     """
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
