@@ -59,8 +59,7 @@ def train_model(
 
     `write_cache` is the file for the trainer's computation cache, or "". `make_trainer` gets the
     model and an array on the device. `holder` reads examples other than frame examples. `adapt`,
-    given a key and an example, returns the example to train on. `load` reads the model in place of
-    read_nnet.
+    given a key and an example, returns the example to train on. `load` replaces read_nnet.
     """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.finite import check_float, check_nnet_finite

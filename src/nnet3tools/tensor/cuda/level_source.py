@@ -110,8 +110,7 @@ def in_registers(source: str) -> str:
 
     Otherwise it uses fewer if one more block then fits, and may keep a few values in memory: 4 to
     84 bytes in 6, 18 and 16 of the 218 kernels of the networks of benchmarks/gpu for sm_80, sm_90
-    and sm_100 (CUDA 13.0). If all kernels were compiled in this way, 59 others would have one block
-    less.
+    and sm_100 (CUDA 13.0). If all were compiled in this way, 59 others would have one block less.
     """
     return _BOUNDS.sub(r"__launch_bounds__(\1, 1)", source)
 

@@ -34,8 +34,7 @@ def bind_dot(a: Array, b: Array) -> Callable[[], Any]:
 class _Matrix(NamedTuple):
     """A stack of matrices as BLAS takes it; `array` has the elements.
 
-    `pitch` is the distance of rows (of columns if `transposed`), `step` that of matrices, in
-    elements.
+    `pitch` is the distance of rows (of columns if `transposed`), `step` of matrices, in elements.
     """
 
     array: Array

@@ -28,7 +28,7 @@ _next_number = element("_1 = _1 + uint32(1)")
 class _Generator:
     """A device's random generator (Philox), whose `state` is in device memory.
 
-    `state` (2,) is the key, which follows from the seed, and the number of the next array to fill.
+    `state` (2,) is the key, made from the seed, and the number of the next array to fill.
     """
 
     def __init__(self) -> None:
