@@ -180,8 +180,7 @@ class DeviceObjective:
     ) -> Number | None:
         """Zero the derivatives if `good` is 0, else add the l2 term; then multiply by `weights`.
 
-        Returns the cross-entropy; None without cross-entropy output. `l2` is the factor of the l2
-        term.
+        Returns the cross-entropy; None without cross-entropy output. `l2` is the l2 term's factor.
         """
         xent = None
         if buffers.xent_deriv is not None:

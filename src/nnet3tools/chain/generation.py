@@ -37,9 +37,8 @@ class ChainExampleMaker:
 
     `compress`: inputs are compressed. `long_key`: keys contain the chunk's contexts and length.
     Lengths of features and supervision may differ by `supervision_tolerance` output frames.
-    `convert`, if given, turns a supervision of transition ids into an end-to-end one, or
-    returns None after a warning. `normalizer`, if given, adds the weights of the normalization
-    FST.
+    `convert`, if given, turns a supervision of transition ids into an end-to-end one, or returns
+    None after a warning. `normalizer`, if given, adds the normalization FST's weights.
     """
 
     splitter: UtteranceSplitter

@@ -81,9 +81,8 @@ def merge_outputs(
 ) -> list[O]:
     """The outputs of examples merged frame by frame; `merge` merges a list of supervisions.
 
-    `outputs_of_all[i]` are the outputs of example i. DataError unless all examples have the
-    same outputs, of one sequence, and all or none of the outputs of a name have derivative
-    weights.
+    `outputs_of_all[i]` are the outputs of example i. DataError unless all examples have the same
+    outputs, of one sequence, and all or none of a name's outputs have derivative weights.
     """
     counts = {len(outputs) for outputs in outputs_of_all}
     if len(counts) > 1:

@@ -23,8 +23,7 @@ from nnet3tools.io.stream import Reader
 class PhoneLattice:
     """A phone acceptor with graph costs, and the time that its arcs take.
 
-    `lengths` (A,) are the numbers of frames of the arcs, `final_lengths` (N,) those after a
-    final state.
+    `lengths` (A,) are the arcs' numbers of frames, `final_lengths` (N,) those after a final state.
     """
 
     fst: Fst

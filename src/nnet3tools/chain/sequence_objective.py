@@ -56,8 +56,8 @@ class SequenceObjective(Objective):
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
         """The requested output of each supervision, followed by its -xent output, if any.
 
-        With `need_deriv`, derivatives at the outputs will be given. DataError if `nnet`
-        lacks an output.
+        With `need_deriv`, derivatives at outputs will be given. DataError if `nnet` lacks an
+        output.
         """
         found = []
         for supervision in example.supervisions:

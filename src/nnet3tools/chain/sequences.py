@@ -50,8 +50,8 @@ class SequenceOutput(RecordObject, Generic[S]):
     """The name, indexes, supervision and derivative weights of one output.
 
     `indexes` (N, 3) are ordered by frame, and within a frame by sequence, as the rows of the
-    network's output. `deriv_weights` (N,) scale each row's derivative; if they are empty, every
-    weight is one.
+    network's output. `deriv_weights` (N,) scale each row's derivative; if empty, every weight is
+    one.
     """
 
     name: str

@@ -24,8 +24,7 @@ class Supervision(SequenceSupervision):
     Plain supervision is one acyclic epsilon-free acceptor `fst`, all of whose paths have
     `num_sequences` x `frames_per_sequence` arcs: the sequences follow one another. In end-to-end
     supervision `e2e_fsts` has one acceptor per sequence, with cycles, and `fst` is empty.
-    `label_dim` is the largest label. `alignment_pdfs`, if not None, are the pdfs of one path, for
-    LDA.
+    `label_dim` is the largest label. `alignment_pdfs`, if not None, are one path's pdfs, for LDA.
     """
 
     label_dim: int
