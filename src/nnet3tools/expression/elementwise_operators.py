@@ -33,7 +33,7 @@ KIND_OF = {_public_name(kind): kind for kind in KINDS.keys() - _WITHOUT_NAME - _
 
 
 def _operand_names(function: Function) -> tuple[str, ...]:
-    """The names of a function's operands, as in its definition or its derivatives."""
+    """The names of a function's operands, from its definition or derivative; else "a", "b", "c"."""
     for source in (function.definition, function.derivative):
         names = () if source is None else source.__code__.co_varnames[: source.__code__.co_argcount]
         found = tuple(name for name in names if name != "v")

@@ -101,7 +101,7 @@ def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool
     """The log of cumulative sums of exp along an axis, from the end with `reverse`.
 
     Elements at doubling distances are joined by logaddexp (Hillis and Steele 1986), which avoids
-    overflow. With `exclusive` the first element is -inf.
+    overflow. With `exclusive` the first element (with `reverse` the last) is -inf.
     """
     axis = normal_axis(axis, x.shape, "logcumsumexp")
     if not x.type.is_float:

@@ -54,7 +54,7 @@ def _integer(kind: str, least: int) -> pp.ParserElement:
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> float:
-    """Parse action: convert a number to float; from 1e38 on, a number is reported as an error."""
+    """Convert a parsed number, tokens[0], to float; from 1e38 on, report an error at `position`."""
     if abs(float(tokens[0])) >= 1e38:
         fail(text, position, f"expected {Argument.NUMBER.value}, found '{tokens[0]}'")
     return float(tokens[0])

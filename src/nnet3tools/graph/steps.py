@@ -71,7 +71,7 @@ class _SimpleRows(NamedTuple):
     input_ids: IntArray
 
     def positions(self, ids: IntArray) -> slice | IntArray:
-        """The positions of increasing `ids` among these rows: a slice if ids are consecutive."""
+        """Positions of increasing `ids` among these rows; a slice if the ids are consecutive."""
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids):
             return slice(first - self.first, last + 1 - self.first)

@@ -198,7 +198,7 @@ def _apply(
 
 
 def _is_same(before: Computation, after: Computation) -> bool:
-    """Whether both programs are equal, so that a pass changed nothing that needs a check."""
+    """Whether the program `after` a pass equals the one `before` in all that a check looks at."""
     return (
         before.commands == after.commands
         and before.matrices == after.matrices

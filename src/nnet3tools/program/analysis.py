@@ -33,7 +33,7 @@ class AccessTable(NamedTuple):
     types: Ints
 
     def of_item(self, item: int) -> tuple[Ints, Ints]:
-        """The commands that access a matrix or variable, and the types of their accesses."""
+        """The commands that access a matrix or variable `item`, and the types of the accesses."""
         part = slice(self.offsets[item], self.offsets[item + 1])
         return self.commands[part], self.types[part]
 

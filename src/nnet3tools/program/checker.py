@@ -88,7 +88,7 @@ class Checker(OrderChecker):
     """Checks the lifetimes and accesses of one program; methods raise ProgramError at a fault."""
 
     def check_loop(self) -> None:
-        """ProgramError unless the same matrices (besides outputs) are alive at a loop's ends."""
+        """ProgramError unless the same matrices live at a loop's begin and end, except outputs."""
         commands = self.computation.commands
         goto = commands[-1]
         assert isinstance(goto, GotoLabel)

@@ -75,7 +75,7 @@ class Objective:
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words of the command that trains `model` and writes the result to `out`."""
+        """The words of the command that trains `model` on `examples` and writes the model `out`."""
         given = (*self.train_options, *options, *self.last_train_options)
         return (self.program("train"), *given, model, *self.graph, examples, out)
 

@@ -79,7 +79,7 @@ def merge_axes(
 
 
 def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
-    """The Type of each operand, weak for plain numbers; ProgramError for anything else."""
+    """Each operand's Type, a weak one for plain numbers (as in NumPy); ProgramError for others."""
     return tuple(_type(operand) for operand in operands)
 
 

@@ -86,7 +86,7 @@ class HashOrder:
         self._order: list[tuple[int, object]] = []
 
     def insert(self, key: object, hash_value: int) -> None:
-        """Add a key that is not in the list."""
+        """Add a key, with its hash, that is not yet in this order."""
         if len(self._order) + 1 > (self._num_buckets if self._num_buckets > 1 else 0):
             self._grow()
         self._place((hash_value, key))

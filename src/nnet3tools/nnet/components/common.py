@@ -76,7 +76,7 @@ def array_of_config(line: ConfigLine, key: str, read: Callable[[Reader], Array])
 
 
 def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> None:
-    """Raise ConfigError if a dimension in the line is not the given dimension of its matrix."""
+    """Raise ConfigError if the line has another input-dim= or output-dim= than the file matrix=."""
     for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
         if line.get_int(key, dim) != dim:
             rxfilename = line.get_string("matrix")

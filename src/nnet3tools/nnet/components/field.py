@@ -223,7 +223,7 @@ class Field(Generic[T]):
         """Replace each floating-point array in the component's value by `function` of the array."""
 
     def arrays(self, owner: Any) -> list[Any]:
-        """The floating-point arrays in the component's value."""
+        """The floating-point arrays in the field's value of the component `owner`."""
         found: list[Any] = []
 
         def note(array: Any) -> Any:
@@ -243,7 +243,7 @@ class Field(Generic[T]):
         """Set the component's value to zero if the field is a statistic."""
 
     def freeze(self, owner: Any) -> None:
-        """Make the component's host arrays read-only, so that devices may keep copies of them."""
+        """Make the field's host arrays read-only, so that devices may keep copies of them."""
         if hasattr(value := getattr(owner, self.name), "flags"):
             value.flags.writeable = False
 
@@ -254,8 +254,8 @@ class Field(Generic[T]):
     # -- natural gradient
 
     def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
-        """Natural-gradient estimates in the value, each with the number of columns it handles."""
+        """Natural-gradient estimates in the field's value, each with the number of its columns."""
         return []
 
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
-        """Stop (or resume) updates of natural-gradient estimates in the component's value."""
+        """Stop (`freeze` true) or resume updates of natural-gradient estimates in the value."""

@@ -30,7 +30,7 @@ def sent(host: Any, dtype: Any = np.int32) -> Array:
 
 
 def uploaded(host: Any, dtype: Any = np.int32) -> Array:
-    """The cached device copy of an index array; a device array of this type is returned itself."""
+    """The cached copy of an index array on the device, as `dtype`; such a device array itself."""
     copy = _found_or_made(host, dtype)
     for kept in _lists:
         kept.append(copy)

@@ -63,7 +63,7 @@ def affine_jobs(
 def _check_rows(
     rows: Any, weights: PackedWeights, starts: Sequence[int], stride: int, out: Any
 ) -> None:
-    """Raise ProgramError if the kernel would read outside of its operands."""
+    """Raise ProgramError if `integer_affine` with these operands would read outside of them."""
     last = max(starts) + stride * (len(out) - 1)
     shape = len(starts), out.shape[1], weights.row_type
     expected = len(weights.values), len(weights.scales), rows.dtype

@@ -40,7 +40,7 @@ def _packed_arrays(body: str) -> str:
 
 
 def _by_blocks(name: str, packed: PackedPaths, **operands: Any) -> Callable[[], None]:
-    """A callable that runs function `name` of kernel.cuh, with a block for each acceptor."""
+    """Bind function `name` of kernel.cuh to `packed` paths and operands; a block per acceptor."""
     function = _functions[name]
     words = {"PACKED_ARRAYS": _packed_arrays(function.body)}
     return function.by_blocks(
