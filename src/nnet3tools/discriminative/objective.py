@@ -123,7 +123,7 @@ class DiscriminativeObjective:
     def _log_likes(
         self, output: NDArray[np.float32], rows: NDArray[np.int32], cols: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        """Floored `output` at (`rows`, `cols`), minus log-priors, times --acoustic-scale; (N,)."""
+        """`output` at (rows, cols), >= log 1e-20, minus log-prior, times --acoustic-scale."""
         found = output[rows, cols]
         if num_floored := int((found < _FLOOR).sum()):
             found = np.where(found < _FLOOR, _FLOOR, found)

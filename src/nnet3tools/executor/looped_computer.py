@@ -141,7 +141,7 @@ class LoopedComputer:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute a chunk; returns (frames of `buffer` after it, the chunk's output rows).
 
-        `buffer` (frames, dim) begins with the chunk. `num_given` counts the output rows before it.
+        `buffer` (frames, dim) begins with the chunk; `num_given` output rows have come before.
         """
         size = self.chunk_frames + (0 if num_given else self.context.left + self.context.right)
         computer = self._computer

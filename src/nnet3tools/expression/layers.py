@@ -51,7 +51,7 @@ class Transformer:
 def dense(
     x: Node, dim: int, name: str, init: Callable[[Shape], np.ndarray] = initial.glorot_uniform
 ) -> Node:
-    """x (.., n) times weights (n, dim), plus a bias that is 0 at first."""
+    """x (.., n) times <name>_W (n, dim), made by `init`, plus <name>_b (1, dim), 0 at first."""
     weights = x.graph.weights(f"{name}_W", (x.shape[-1], dim), init)
     return affine(x, weights, x.graph.weights(f"{name}_b", (1, dim), initial.zeros))
 

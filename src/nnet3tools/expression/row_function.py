@@ -67,7 +67,7 @@ class _Run:
 
 
 class _Memo:
-    """A _Run reserved for one backward pass; deleting the memo makes the _Run free again."""
+    """A _Run (a formula's graph) reserved for a backward pass; deleting the memo frees the _Run."""
 
     def __init__(self, run: _Run, idle: list[_Run]) -> None:
         self.run, self._idle = run, idle

@@ -48,7 +48,7 @@ class CsrDot(Node):
         return [self._by_values(self.grad, b.value), None, None, by_dense]
 
     def _each_run(self, make: Callable[[], NodeOp]) -> NodeOp:
-        """The operation that `make` returns. If indexes of S may change, each run calls `make`."""
+        """The operation that `make` returns; `make` is called in each run if indexes may change."""
         if _are_constant(self.children):
             return make()
 

@@ -66,7 +66,7 @@ class _Lines:
             raise ValueError
 
     def lattice(self, start: int, num_states: int) -> Lattice | CompactLattice:
-        """Build the lattice of the lines, a CompactLattice if they fit both kinds."""
+        """Build the lattice of the lines; it is a CompactLattice if the lines fit both kinds."""
         finals = [self._finals.get(state) for state in range(num_states)]
         states: list[State] = [(None if f is None or f[0] == NOT_FINAL else f, []) for f in finals]
         for state, arc in self._arcs:

@@ -54,7 +54,7 @@ def column_percentiles(
 ) -> NDArray[np.uint16]:
     """The 0th, 25th, 75th, 100th percentile of each column as increasing codes, (N, columns, 4).
 
-    Code 0 means `low` (N,), code 65535 `low + extent`.
+    Code 0 means `low` (N,), code 65535 `low + extent`. `matrices` are (N, rows, columns).
     """
     num, rows, cols = matrices.shape
     quarter = rows // 4

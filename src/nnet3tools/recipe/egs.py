@@ -323,7 +323,7 @@ class EgsMaking:
         return f"ark:{archive}"
 
     def _tidied(self) -> Step:
-        """The step that removes the intermediate files."""
+        """The step that removes the intermediate files of making examples."""
         names = self._names
         subsets = ("valid_all", "train_subset_all", "valid_combine", "train_combine")
         files = [

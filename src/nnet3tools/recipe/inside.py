@@ -188,7 +188,7 @@ def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
 
 
 def _files(pipe: Pipeline) -> tuple:
-    """Names, sizes and change times of a pipe's files, to detect whether a file has changed."""
+    """(path, time of change, size, inode) of each of a pipe's files, to detect changed files."""
     found = []
     for path, _ in _paths(pipe):
         status = os.stat(path)

@@ -42,7 +42,7 @@ class InOrder:
             self._take()
 
     def finish(self) -> None:
-        """Wait for all work, and make the calls of `take` that are left."""
+        """Wait for all work, and call `take` for each result that has not been passed on yet."""
         while self._waiting:
             self._take()
 

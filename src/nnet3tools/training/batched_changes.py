@@ -32,7 +32,7 @@ class Selection(Protocol[E]):
         """Whether the selection keeps every example unchanged."""
 
     def apply(self, example: E, key: str) -> E | None:
-        """The selected part of an example; None if the example has no such part."""
+        """The selected part of an example; None if it has no such part. Errors name the `key`."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
         """The range of random choices for `example` with key `key`, such as (first t, last t)."""
@@ -119,7 +119,7 @@ class BatchedChanges(Generic[E]):
         return pending._replace(weight=weight)
 
     def rename(self, example: Any, key: str, name: str) -> E | PendingChange:
-        """The example with its output renamed to `name`; a PendingChange if it is encoded."""
+        """The example with its output renamed; a PendingChange if encoded. Errors name `key`."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._kind.rename(pending, key, name)

@@ -79,7 +79,7 @@ class ExampleWriter:
         self._layouts: dict[tuple[object, ...], Layout | None] = {}
 
     def write(self, keys: Sequence[str], groups: Sequence[ExampleGroup]) -> None:
-        """Write examples under valid keys, in the order of the keys."""
+        """Write the examples of `groups` in the order of their `keys`, which must be valid."""
         found: list[Any] = [None] * len(keys)
         for group in groups:
             layout = self._layout(group)

@@ -156,7 +156,7 @@ class IvectorSource:
         return ivectors
 
     def draw(self, ivectors: np.ndarray, start_frame: int, num_frames: int) -> NnetIo:
-        """The input 'ivector' of a random frame among `num_frames` from `start_frame` on."""
+        """The input 'ivector', one row, of a random frame of `num_frames` from `start_frame` on."""
         frame = tensor.random.rand_int(start_frame, start_frame + num_frames - 1)
         row = min(max(frame // self._period, 0), len(ivectors) - 1)
         return frames_io("ivector", 0, ivectors[row : row + 1])

@@ -32,7 +32,7 @@ def shuffled(examples: Iterable[T], seed: int) -> list[T]:
 
 
 def shuffle_in_buffer(examples: Iterable[T], buffer_size: int) -> Iterator[T]:
-    """Yield examples partially shuffled: each waits at a random place until another replaces it."""
+    """Yield examples partly shuffled: each waits at one of `buffer_size` places until replaced."""
     if buffer_size < 0:
         raise OptionError(f"invalid --buffer-size={buffer_size}: must not be negative")
     buffer: list[T | None] = [None] * buffer_size

@@ -37,7 +37,7 @@ class Ranks:
     """
 
     def __init__(self, rank: int, others: Sequence[Connection], size: int) -> None:
-        """Store the connections: of rank 0 to each other rank in order, of others to rank 0."""
+        """Store connections of rank 0 to the others in order, or of another rank to rank 0."""
         self.rank, self.size, self._others = rank, size, others
         self.waits_for_gpus = True
 

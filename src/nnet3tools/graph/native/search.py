@@ -86,7 +86,7 @@ class NativeSearch:
         """Arrays that C reads: they must stay alive during the call."""
 
     def sizes(self, max_hops: int) -> list[int]:
-        """The number of cindexes found after each hop, for at most `max_hops` hops."""
+        """The number of cindexes found after each of at most `max_hops` hops, breadth first."""
         out = np.empty(max_hops, np.int64)
         graph = self._graph(max_hops)
         run: Any = self._library.nn_queue_search

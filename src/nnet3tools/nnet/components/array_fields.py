@@ -181,7 +181,7 @@ class Statistic(_ArrayField):
         self.average_of, self.ndim = average_of, ndim
 
     def count_of(self, owner: Any) -> float:
-        """The component's count by which the sum is divided for the average in files."""
+        """The owner's count that divides the sum in files; 1 if files have the sum itself."""
         return 1.0 if self.average_of is None else float(getattr(owner, self.average_of))
 
     def read_value(self, reader: Reader) -> Array:

@@ -97,7 +97,7 @@ def step(log: str, *programs: tuple[str, ...], out: Path) -> Jobs:
 
 
 def action(function: Callable[[], object]) -> Later:
-    """Make a step that calls `function`, without further steps."""
+    """Make a step that calls `function` when it is reached, and adds no further steps."""
 
     def steps() -> list[Step]:
         function()

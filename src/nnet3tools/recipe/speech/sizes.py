@@ -137,7 +137,7 @@ SIZES = (
 
 
 def size_for(name: str, hours: float) -> Size:
-    """The row called `name` or, for "auto", the row for `hours` of sound; OptionError if none."""
+    """The Size called `name` or, for "auto", that for `hours` of sound; OptionError if none."""
     for size in SIZES:
         if size.name == name or (name == "auto" and hours <= size.most_hours):
             return size

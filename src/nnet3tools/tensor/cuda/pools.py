@@ -41,7 +41,7 @@ class SharedLimit:
     """
 
     def __init__(self, *pools: Any) -> None:
-        """Store the pools, each of which has the limit that CuPy gave it; 0 means no limit."""
+        """Store CuPy memory pools; each has the limit (bytes) that CuPy gave it, 0 for no limit."""
         self._pools, self.limit = pools, int(pools[0].get_limit())
 
     def share(self) -> None:

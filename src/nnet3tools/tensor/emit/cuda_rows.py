@@ -70,7 +70,7 @@ def _reduce(
 def _loop(
     body: Body, stages: RowStages, roots: Sequence[Instruction], last: Sequence[str], width: str
 ) -> list[str]:
-    """CUDA lines of a loop over a row (`width`): compute values `roots`, then do lines `last`."""
+    """CUDA lines of a loop over a row's `width` elements: compute `roots`, then do lines `last`."""
     if not last:
         return []
     known = [v for v in body.instructions if v not in stages.varying]

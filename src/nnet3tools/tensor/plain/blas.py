@@ -153,7 +153,7 @@ def gemm(
 ) -> Gemm | None:
     """The arguments of BLAS's gemm for out = op(a) op(b); None if BLAS cannot take the matrices.
 
-    The caller has checked shapes, that nothing is empty, and that all have one type.
+    op transposes if `trans_a`, `trans_b`. The caller has checked sizes (none is 0) and types.
     """
     function = _functions().get(out.dtype)
     if function is None:

@@ -41,7 +41,7 @@ def bind_group_norm_backprop(
 
 
 def _split(array: Array, shape: tuple[int, ...]) -> Array:
-    """A view of a matrix as (rows, groups, columns of a group); `reshape` might copy it."""
+    """A matrix as a view of this `shape`, (rows, groups, columns of a group), without a copy."""
     rows, columns = array.strides
     size = array.shape[1] // shape[1]
     split = (array.shape[0], shape[1], size)
