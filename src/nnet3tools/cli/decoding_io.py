@@ -28,7 +28,7 @@ class GraphTable:
         counts: UtteranceCounts,
         missing: str,
     ) -> None:
-        """Pair `graphs` with features by key; if absent, warn by `missing`, which has {key}."""
+        """Pair `graphs` with table `features`; if it lacks a key, warn by `missing` with {key}."""
         self._graphs, self._features, self._counts = graphs, features, counts
         self._missing = missing
 

@@ -139,7 +139,7 @@ class Schedule:
         return {s: nodes[::-1] for s, nodes in again.items()}
 
     def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
-        """Nodes whose values the backward pass does not have; segments[n]: checkpoints before n."""
+        """Nodes whose values are not kept for backward steps; segments[n]: checkpoints before n."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
         kept.update(value_owner(node) for node in (*self.roots, *self._kept))
         for node in self.order:

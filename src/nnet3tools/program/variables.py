@@ -46,8 +46,7 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
 class _Blocks(NamedTuple):
     """The division of matrices into variables: blocks between cuts of `rows` and of `cols`.
 
-    A matrix has the variables from matrix_offsets[m] on, row after row of num_col_variables[m]
-    each.
+    Matrix m has the variables from matrix_offsets[m] on: rows of num_col_variables[m] blocks each.
     """
 
     rows: _Splits

@@ -177,7 +177,7 @@ class JointTraining:
 class SharedRows:
     """Averages one vector per rank on CPUs, in shared memory: row r of a matrix is rank r's vector.
 
-    Each rank (a training process) averages its part of the columns, and stores that in all rows.
+    Each rank (a training process) averages its part of the columns, and stores it in all rows.
     """
 
     def __init__(self, ranks: Ranks, count: int) -> None:

@@ -156,7 +156,7 @@ def _edited(nnet: Nnet, edits: str) -> Nnet:
 def _write_files(
     conversion: Conversion, folder: str, layers: list[Layer], configs: dict[str, list[str]]
 ) -> None:
-    """Write xconfig, xconfig.expanded.1, .2, and NAME.config for each of `configs` to `folder`."""
+    """Write to `folder`: xconfig, xconfig.expanded.1 and .2, and NAME.config for all `configs`."""
     made = f"This file was created by the command:\n{conversion.command}\n"
     copied = f"{made}It is a copy of the source of the config files in this directory.\n"
     original = "\n".join(line.strip() for line in conversion.text.split("\n"))

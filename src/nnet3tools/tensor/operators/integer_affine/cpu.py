@@ -44,7 +44,7 @@ def affine_jobs(
 ) -> list[Job] | None:  # fmt: skip
     """The job (one C kernel call) for `integer_affine`; None unless arrays have contiguous rows.
 
-    `ranges` to `adds`: as for the operator. `is_plain`: without vector instructions, for tests.
+    The operands are those of the operator. `is_plain`: without vector instructions, for tests.
     """
     if not (has_rows(out) and rows.flags.c_contiguous and ranges.flags.c_contiguous):
         return None
