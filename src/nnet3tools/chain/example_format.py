@@ -134,7 +134,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """For a reader that skips a record's values: the tokens and fields of one acceptor."""
+        """As Field.steps, yield the parts of one acceptor, with <Fsts> around it if end-to-end."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self

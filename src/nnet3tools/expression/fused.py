@@ -90,7 +90,7 @@ def _kernel(exprs: Sequence[Expr]) -> tuple[list[int], tensor.Element]:
 
 
 class Fused:
-    """An elementwise expression compiled to kernels; its value consists of column blocks."""
+    """An elementwise expression compiled to kernels, with one formula per block of columns."""
 
     def __init__(
         self, pieces: Sequence[Node], leaves: Mapping[Node, Placeholder],

@@ -66,8 +66,7 @@ class Node:
 
     `<` and similar operators give 0 or 1 elementwise. `==` compares nodes; elementwise equality is
     `expression.eq`. Reductions keep the reduced axis with size 1. Each class attribute, which has
-    its own docstring, says what a graph may do with nodes of this kind: merge, recompute, share
-    memory.
+    its own docstring, says what a graph may do with such nodes: merge, recompute, share memory.
     """
 
     type_name: str

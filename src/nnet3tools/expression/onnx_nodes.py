@@ -112,7 +112,8 @@ def _batch_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
 def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
     """Add ONNX nodes that convert a CSR matrix to a dense one; return the dense one's name.
 
-    x[0] is the ONNX name of the stored values; the matrix has `num_cols` columns.
+    x[0] is the ONNX name of the stored values. `node` is a CsrDot or DotCsr; its children 1 and 2
+    say where values are in the matrix, which has `num_cols` columns.
     """
     places = node.children[2], node.children[1]
     if not all(isinstance(p, Constant) for p in places):

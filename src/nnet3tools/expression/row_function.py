@@ -124,7 +124,7 @@ class RowFunction:
         return self  # has no parameters, so copies of a component share it and its graphs
 
     def _reserve(self, like: Array, gradient: bool) -> _Memo:
-        """Reserve an idle graph for as many rows as `like` has, with derivatives if `gradient`."""
+        """Take an idle graph for as many rows as `like` has, with a backward pass if `gradient`."""
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
         self._idle[key] = idle  # moved to the end

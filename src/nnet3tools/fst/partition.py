@@ -55,9 +55,10 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 
 
 class _EnteringArcs:
-    """The arcs into a state that are still to be visited, sorted by `label`, the first arc's label.
+    """Arcs into one state that are still to be visited; `<` compares the labels of the first arcs.
 
-    They have positions `at` to `end` in an array of all arcs sorted by next state and label.
+    They are arcs `at` to `end` - 1 of all arcs, sorted by next state, label; `label` is the
+    first's.
     """
 
     __slots__ = ("at", "end", "label")

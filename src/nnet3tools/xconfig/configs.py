@@ -107,7 +107,11 @@ def _make_folder(folder: str) -> None:
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
-    """The existing network, if any, plus config `lines` of `config`; errors name xconfig lines."""
+    """The network that the lines of the config file named `config` make, for a check.
+
+    `lines` are added to the existing network, if there is one. An error names the line of the
+    xconfig file whose layer wrote the wrong config line.
+    """
     tensor.random.seed(0)
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:

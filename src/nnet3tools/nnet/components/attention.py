@@ -185,7 +185,7 @@ class RestrictedAttentionComponent(Component):
         return matrix.reshape(matrix.shape[0], self.num_heads, -1)
 
     def _parts(self, matrix: Array, indexes: AttentionIndexes, num_rows: int) -> _Parts:
-        """Split an input's columns: keys, values; of the `num_rows` output rows queries, biases."""
+        """Keys and values of all rows of `matrix`; queries and biases of `num_rows` output rows."""
         heads = self._by_heads(matrix)
         key, value = self.key_dim, self.key_dim + self.value_dim
         queries = heads[indexes.rows_left : indexes.rows_left + num_rows, :, value:]

@@ -96,7 +96,7 @@ class _FixedVector(Component):
         return int(self.vector.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw a random vector of size dim=... if the line names no file, for tests."""
+        """If the line names no file, set a random vector of dim=... numbers, which is for tests."""
         if self.vector.size == 0:
             self.vector = random_normal((get_positive(line, "dim"),), 1.0)
 

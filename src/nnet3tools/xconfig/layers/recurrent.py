@@ -100,7 +100,10 @@ class RecurrentLayer(Layer):
         return 1.0 if time < 0 else 1.0 - abs(self["delay"]) / time if time else 0.0
 
     def truncation(self) -> str:
-        """Options `key=value ...` of BackpropTruncationComponent; scale= if decay-time exists."""
+        """The text `key=value ...` of the options of the layer's BackpropTruncationComponent.
+
+        It has scale= only if the layer's type has the option decay-time.
+        """
         text = self.given("clipping-threshold zeroing-threshold zeroing-interval")
         text += f" recurrence-interval={abs(self['delay'])}"
         decays = "decay-time" in self.OPTIONS

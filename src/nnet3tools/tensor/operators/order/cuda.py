@@ -28,7 +28,7 @@ _functions = cuda_functions(__file__)
 
 @implements("sort_indexes", "cupy", types=("int32",), binder=True)
 def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
-    """A callable that runs `sort_indexes`: selects few indexes, or sorts runs and merges them."""
+    """A callable that runs `sort_indexes`: it selects up to 16 indexes, else merges sorted runs."""
     to, of = last_axis(out, axis), last_axis(x, axis)
     wanted, length = to.shape[3], of.shape[3]
     numbers = {"sign": -1.0 if descending else 1.0, "wanted": wanted, "count": length}
