@@ -57,8 +57,7 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 class _EnteringArcs:
     """Arcs into one state that are still to be visited; `<` compares the labels of the first arcs.
 
-    They are arcs `at` to `end` - 1 of all arcs, sorted by next state, label; `label` is the
-    first's.
+    They are arcs `at` to `end` - 1 of all, sorted by next state and label; `label` is the first's.
     """
 
     __slots__ = ("at", "end", "label")
