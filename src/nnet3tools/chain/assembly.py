@@ -64,10 +64,10 @@ class ExamplePlan:
 class Waiting(NamedTuple):
     """An example that waits until its block is made; a block's examples are made together.
 
-    `fst` is the encoded FST of which the C library makes the acceptor as `job` says; None if only
-    Python can. `num_bytes` is the size of the features, `plan` the plan (input rows and i-vector)
-    or a function that draws it. `supervision()` makes the supervision in Python; None, after a
-    warning, if it is unusable.
+    `fst` is the encoded FST from which the C library makes the acceptor, for the frames in `job`;
+    None if only Python can. `num_bytes` is the size of the features, `plan` the plan (input rows
+    and i-vector) or a function that draws it. `supervision()` makes the supervision in Python;
+    None, after a warning, if it is unusable.
     """
 
     key: str

@@ -103,7 +103,7 @@ class ChainExampleMaker:
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
     def _plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
-        """Input rows, random i-vector and weights of a chunk; `num_frames`: of the utterance."""
+        """A chunk's features, weights, and i-vector (drawn); the utterance has `num_frames`."""
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
         num_rows = chunk.left_context + chunk.num_frames + chunk.right_context

@@ -116,10 +116,11 @@ def compute_sums(
     derivs: tuple[Array | None, Array | None],
     look: Callable[[Array], None],
 ) -> tuple[Array, Array]:
-    """(denominator's log-probability and two check sums, (3,); numerator's log-probability, (1,)).
+    """(den, num): float64 arrays with the denominator's and the numerator's log-probability.
 
-    `derivs`, unless None, are set to the derivative and to the numerator's derivative. At random (1
-    in 100), `look(output)` may check the range. Random draws are in Kaldi's order.
+    den (3,) also has the check sums of `leaky_hmm`; num is (1,). `derivs`, unless None, are set to
+    the derivative and the numerator's derivative. At random (1 in 100), `look(output)` is called,
+    which may check the range. Random draws are in Kaldi's order.
     """
     deriv, xent_deriv = derivs
     for matrix in derivs:
@@ -191,7 +192,10 @@ def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
-    """Whether `found` is within 2 of `expected`; warns of `what` if not within the tolerance."""
+    """Whether `found` is within 2 of `expected`; warns, calling it `what`, beyond the tolerance.
+
+    The tolerance is relative to the sum of both.
+    """
     difference = abs(found - expected)
     if difference <= tolerance * (abs(found) + expected):
         return True
@@ -220,7 +224,7 @@ def _warn_of_range(output: Array) -> None:
 def _penalize_out_of_range(
     options: ChainTrainingOptions, output: Array, deriv: Array | None
 ) -> None:
-    """Add to `deriv`, every other time at random, twice the derivative of the range penalty."""
+    """If `deriv` is given: with probability 1/2, add twice the derivative of the range penalty."""
     if deriv is None:
         return
     with recording.optional(lambda: rand_int(0, 1) == 0, deriv) as is_now:

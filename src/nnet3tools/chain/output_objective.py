@@ -109,7 +109,7 @@ class ChainOutputObjective(SequenceObjective):
     # -- training on a GPU
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
-        """Acceptors and row weights of outputs for a GPU; None if the host must compute."""
+        """Acceptors and row weights of all outputs, for a GPU; None if the host must compute."""
         if not self._xent_deriv or self._lwf_scale != 0.0:
             return None
         facts, arrays = [], []

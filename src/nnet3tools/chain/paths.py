@@ -27,8 +27,7 @@ _SAME_COST = 1.0e-3
 def supervision_paths(supervision: Supervision, num_pdfs: int) -> Paths:
     """All paths through a supervision, for a network output of `num_pdfs` columns.
 
-    DataError for a supervision made for another number of pdfs, or whose acceptors are not as
-    Supervision says.
+    DataError for another number of pdfs, or if the acceptors are not as Supervision says.
     """
     if supervision.label_dim != num_pdfs:
         raise DataError(

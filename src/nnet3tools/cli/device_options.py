@@ -24,7 +24,7 @@ class DeviceOptions(OptionGroup):
 
     @property
     def math(self) -> str:
-        """The mode of matrix products on a GPU."""
+        """The precision of matrix products on a GPU: "fp32", "tf32", "fp16" or "bf16"."""
         return self.gpu_math
 
     def choose(self, use_gpu: str | None = None) -> Any:

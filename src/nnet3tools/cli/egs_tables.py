@@ -129,10 +129,10 @@ _MOST_BYTES = 1 << 21
 
 
 class _TablesInTurn(Generic[E]):
-    """Writes examples to several tables in turn.
+    """Writes examples to tables; `write` says to which, by a number modulo the number of tables.
 
-    Examples wait until there are enough for one call of `finish` (of Changes), which turns them
-    into the examples to write.
+    Examples wait in memory until there are enough for one call of `changes.finish`, which turns
+    them into the examples to write.
     """
 
     def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:

@@ -65,8 +65,8 @@ def program(
 
     `usage` is Kaldi's usage message with its `e.g.:` lines. `num_args` is the number of arguments,
     or (least, most), with None for no limit. With `values_apart` an option's value may also be the
-    next word, as in Kaldi's Python scripts. `words_before(args)` are further option words, which
-    those of the command line override.
+    next word, as in Kaldi's Python scripts. `words_before(args)` returns further option words,
+    which those of the command line override.
     """
     line = CommandLine(name, usage, options, num_args, values_apart, words_before)
 

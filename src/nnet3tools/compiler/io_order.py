@@ -9,7 +9,7 @@ _EXCHANGE = frozenset({AcceptInput, ProvideOutput})
 
 
 def segments(commands: list[Command]) -> list[tuple[int, int]]:
-    """(begin, end) of each segment: the ranges of commands between NoOperationMarkers."""
+    """[begin, end) of each segment: the commands between two NoOperationMarkers or program ends."""
     marks = [i for i, cls in enumerate(map(type, commands)) if cls is NoOperationMarker]
     return list(zip([0, *(m + 1 for m in marks)], [*marks, len(commands)], strict=True))
 

@@ -55,7 +55,7 @@ class Locations:
 
 
 class ScaledTerms(NamedTuple):
-    """The terms of `nodes` (None: all) in `locations`, to be multiplied by the factor `alpha`."""
+    """The terms of a descriptor's part that are of `nodes` (None: all); their factor is `alpha`."""
 
     alpha: float
     nodes: frozenset[int] | None
@@ -117,7 +117,7 @@ def create_step_infos(
 
 
 def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
-    """Set `terms` and `constants` of the descriptor steps in `infos`, node by node."""
+    """Set `terms` and `constants` of the descriptor steps in `infos`: what their parts add up."""
     of_node: dict[tuple[int, int], list[StepInfo]] = {}
     for info in infos:
         if info.facts.parts and len(info.step.ids):

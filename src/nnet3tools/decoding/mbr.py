@@ -173,7 +173,7 @@ class _Arcs:
         self._shares = self._shares_of(loglikes)
 
     def _shares_of(self, loglikes: _Floats) -> _Floats:
-        """Each arc's share of the probability of all paths to its target; `loglikes` is by arc."""
+        """(arcs,) the probability that a path to its target ends with an arc; `loglikes` by arc."""
         alpha = np.full(self._num_states, -np.inf)
         alpha[0] = 0.0
         for group in self._groups:
@@ -191,8 +191,7 @@ class _Arcs:
     def _distances(self, hypothesis: _Ints) -> tuple[float, NDArray[np.int8]]:
         """(expected edit distance, choice for each arc and each of the Q positions, (arcs, Q)).
 
-        A choice is how an arc's word is aligned at a position of the hypothesis: _MATCH, _INSERTION
-        or _DELETION.
+        A choice aligns an arc's word with a hypothesis position: _MATCH, _INSERTION or _DELETION.
         """
         is_word = (hypothesis != 0).astype(np.float64)
         deleted = np.concatenate([[0.0], np.cumsum(is_word)])
@@ -244,9 +243,10 @@ class _Arcs:
 
 
 def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """Sums (arcs, Q + 1) of `counts`, each from its position to the first that is no deletion.
+    """For each position, the sum of `counts` (arcs, Q + 1) up to the first that is no deletion.
 
-    `is_deletion` is (arcs, Q). Each sum is a difference of sums from the right.
+    `is_deletion` is (arcs, Q); that first one is included. A sum is a difference of sums from the
+    right.
     """
     size = counts.shape[1]
     sums = np.zeros((len(counts), size + 1))

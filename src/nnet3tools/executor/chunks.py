@@ -113,8 +113,8 @@ def chunks_of_utterance(
 def lengthened(chunk: Chunk, num_outputs: int, has_others: bool) -> Chunk:
     """A copy of the chunk that computes `num_outputs` outputs; the additional outputs are not used.
 
-    If the utterance has no other chunk (`has_others` false), `num_outputs` is first halved as often
-    as the result is not less than the chunk's number of outputs.
+    If the utterance has no other chunk (`has_others` false), `num_outputs` is first halved while it
+    stays at least the chunk's number of outputs.
     """
     shape = chunk.shape
     while not has_others and num_outputs > 1 and (num_outputs + 1) // 2 >= shape.num_outputs:

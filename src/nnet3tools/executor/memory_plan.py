@@ -49,7 +49,7 @@ class Block:
 
 
 class Move(NamedTuple):
-    """A copy of a matrix from block `source` to block `dest`, made at the goto of a loop."""
+    """A copy of a matrix, made at a loop's goto, from arena block `source` to block `dest`."""
 
     matrix: int
     source: int

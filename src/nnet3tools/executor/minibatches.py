@@ -104,7 +104,7 @@ class ChunkPlan(ABC):
         """Add an utterance, set its `num_missing` outputs, and yield the minibatches now full."""
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
-        """Minibatches, full or not, that compute the missing output rows of an utterance."""
+        """Minibatches, full or not, for the rows of an utterance's output that are missing yet."""
         return ()
 
     @abstractmethod
@@ -156,7 +156,7 @@ class QueuedChunks(ChunkPlan):
                 yield self._minibatch(shape)
 
     def _minibatch(self, shape: ChunkShape) -> Minibatch:
-        """Remove the oldest waiting chunks of a shape; returns the smallest minibatch for them."""
+        """Take a shape's oldest chunks as one minibatch: full, or half, a quarter, ... as large."""
         queue = self._queues[shape]
         size = self.full_size(queue[0][1])
         while len(queue) < int(self._partial_factor * size):

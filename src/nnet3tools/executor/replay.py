@@ -72,7 +72,7 @@ class Replayer:
         self._sequences: dict[Hashable, _StepSequence] = {}
 
     def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
-        """The callables that do `steps` in this run: by Python code, or by a replay of its calls.
+        """The callables that do `steps` in this run: `steps`, or a replay of their operator calls.
 
         Pairs are (command number, callable); a `key` has always the same steps. `begins_run` is
         false for later steps of a run (a backward pass): they use memory of the run's earlier keys.

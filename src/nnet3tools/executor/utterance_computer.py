@@ -164,7 +164,7 @@ def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
 
 
 def _fill(inputs: np.ndarray, ivectors: np.ndarray | None, parts: list[Part]) -> None:
-    """Copy the parts of a minibatch to a program's inputs, and set their remaining rows to zero."""
+    """Copy the rows and i-vectors of `parts` to a program's inputs; set all other rows to zero."""
     filled = 0
     for n, part in enumerate(parts):
         if part.first_input > filled:

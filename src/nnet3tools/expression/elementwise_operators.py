@@ -43,7 +43,7 @@ def _operand_names(function: Function) -> tuple[str, ...]:
 
 
 def _derivative_text(function: Function) -> str:
-    """The terms that the gradient of each operand receives, such as `adj * b by a`."""
+    """The gradient's terms as text: "adj * b by a; adj * a by b" for a * b with gradient adj."""
     names = _operand_names(function)
     shown = dict(zip("abc", names, strict=False))
     texts = []

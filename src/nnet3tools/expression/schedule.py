@@ -114,7 +114,7 @@ class Schedule:
         return found
 
     def _recomputed(self, segments: dict[Node, int]) -> dict[int, list[Node]]:
-        """For segments (up to a checkpoint) but the last: nodes to recompute before gradients.
+        """Segment -> the nodes to recompute, in order, before its gradients; all but the last one.
 
         Leaves, checkpoints, roots, nodes that must not be recomputed, and values used in other
         segments are stored. Of the rest, the nodes whose values the gradients need are recomputed.

@@ -67,7 +67,7 @@ def keep_states(fst: Fst, keep: _Bools) -> Fst:
 def _renumbered(
     fst: Fst, finals: NDArray[np.float32], numbers: NDArray[np.integer], arcs: _Bools | slice
 ) -> Fst:
-    """`fst` with only `arcs`, and state s as state numbers[s]; `finals` is by these new numbers."""
+    """`fst` with only `arcs`, and with state s as numbers[s]; `finals` is by these new numbers."""
     outputs = None if fst.olabels is fst.ilabels else fst.olabels[arcs]
     return Fst.from_arcs(
         int(numbers[fst.start]),

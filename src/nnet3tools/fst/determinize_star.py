@@ -134,7 +134,7 @@ class _Determinizer:
         return number
 
     def _epsilons(self, element: _Element) -> list[_Element]:
-        """The elements that the epsilon arcs of an element's state lead to."""
+        """The elements one epsilon further: one for each epsilon arc of the element's state."""
         found = []
         for ilabel, olabel, weight, target in self._lists[element.state]:
             if ilabel != EPSILON:

@@ -143,7 +143,7 @@ class _Work:
     def _join_with_one(self, state: int, position: int, arc: ArcTuple) -> None:
         """Join arc number `position` of `state` with the only arc, or final weight, of its target.
 
-        Other arcs may enter the target.
+        The joined arc replaces the arc. That of the target is deleted if no other arc enters it.
         """
         between = arc[3]
         last_way_in = self.num_in[between] == 1

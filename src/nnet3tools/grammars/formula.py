@@ -100,7 +100,7 @@ def _leaf(text: str, position: int, digits: str) -> Number | Name:
 
 
 def _pair(text: str, position: int, tokens: Any) -> list[Any]:
-    """Parse action for a regular expression's match: its [operator, (position, signs), operand]."""
+    """Parse action: match (operator, signs, operand) -> [operator, (position, signs), operand]."""
     found = tokens[0]
     return [found[1], _signs(found.start(2), found[2]), _leaf(text, found.start(3), found[3])]
 
@@ -113,7 +113,7 @@ def _chain(text: str, position: int, tokens: Any) -> Tree:
 
 
 def _power(text: str, position: int, tokens: Any) -> Tree:
-    """Parse action: a Power of the tokens signs, operand, ...; the operand if it stands alone."""
+    """Parse action: signs, operand, signs, operand, ... as a Power; one bare operand as itself."""
     pairs = tuple(
         (tuple(signs), tree) for signs, tree in zip(tokens[::2], tokens[1::2], strict=True)
     )

@@ -279,7 +279,7 @@ class GraphBuilder:
     # -- deciding: which cindexes can be computed
 
     def _decide(self) -> None:
-        """Decide which explored cindexes are computable, in nodes with news from their inputs."""
+        """Decide which explored cindexes are computable, where their dependencies have changed."""
         for node in reversed(self.plan.from_outputs):
             if node in self._dirty:
                 self._dirty.discard(node)

@@ -133,9 +133,9 @@ class CindexStore:
         self.is_input: BoolArray = np.empty(0, bool)
 
     def add(self, node: int, keys: KeyArray, status: int) -> int:
-        """Add cindexes of a node; return the first of their consecutive ids.
+        """Add cindexes of a node with packed Indexes `keys`; return the first of successive ids.
 
-        `status` is UNKNOWN, COMPUTABLE or NOT_COMPUTABLE. No cindex uses the new ones yet.
+        `status` is UNKNOWN, COMPUTABLE or NOT_COMPUTABLE. No cindex depends on the new ones yet.
         """
         first, end = self.size, self.size + len(keys)
         if end > len(self.keys):

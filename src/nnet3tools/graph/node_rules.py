@@ -72,7 +72,7 @@ class NodeRule:
         """Which of N cindexes are computable, (N,), and the dependencies they use, (N, width).
 
         `keys` (N,) are packed Indexes of the cindexes. `dependencies` (N, width) are ids,
-        `dependency_keys` their packed Indexes; `available` flags the computable ones.
+        `dependency_keys` their packed Indexes, `available` their flags: computable or not.
         """
         computable: BoolArray = np.all(available, axis=1)
         return computable, available & computable[:, None]
@@ -278,7 +278,7 @@ def make_rule(nnet: Nnet, node: int) -> NodeRule:
 
 
 class NetworkPlan:
-    """Facts about a network for building graphs: by node, dependencies and place in the order.
+    """Facts about a network for building graphs: each node's dependencies, and the order of nodes.
 
     The network must not change afterwards.
     """

@@ -55,7 +55,7 @@ class SearchFacts:
         return int(self._nodes[cindex])
 
     def dependencies(self, cindex: int) -> Found:
-        """The dependencies of a cindex, and of all cindexes of its node that still lack them."""
+        """Find the dependencies of all cindexes of this one's node that still lack them."""
         node = self.node(cindex)
         self._table(node)
         unasked = self._unasked[node]

@@ -32,11 +32,11 @@ class _NotStrictError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StrictGraph:
-    """The graph of a request whose dependencies are all needed and given.
+    """The graph of a request in which all dependencies of all cindexes are needed and computable.
 
-    Its cindexes have the ids that they have in the pruned ComputationGraph. `node_ranges` are
-    (node, first id, end), `widths` the number of dependencies of each cindex in a range, and
-    `terms` all dependencies, in order. `keys` are packed Indexes.
+    `keys` (packed Indexes), `nodes` and `is_input` are by cindex id, as in the pruned
+    ComputationGraph. `node_ranges` are (node, first id, end), `widths` the number of dependencies
+    of each cindex in a range, and `terms` the ids of all dependencies, cindex by cindex.
     """
 
     node_ranges: list[tuple[int, int, int]]

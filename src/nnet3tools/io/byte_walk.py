@@ -105,7 +105,7 @@ class ByteWalk:
         return is_true
 
     def float32(self) -> None:
-        """Move past a float32; append (begin, end, form) of its 4 bytes to `self.holes`."""
+        """Move past a float32; append (begin, end, AnyBytes(4)) for its bytes to `self.holes`."""
         self.word(b"\x04")
         self.skip(4)
         self.add_hole(self.at - 4, AnyBytes(4))
@@ -126,7 +126,7 @@ class ByteWalk:
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
-        """Move past a vector of at least one Index; return its length and its steps of t."""
+        """Move past a vector of at least one Index; return its length and increments of t."""
         self.word(b"<I1V> \x04")
         size = self.integer()
         if size <= 0:

@@ -85,7 +85,7 @@ class NamedFile(io.FileIO):
         return self._named(io.FileIO.readinto, buffer)
 
     def write(self, data: Any) -> int:
-        """Write all of `data`; return the number of bytes written, fewer or None if it blocks."""
+        """Write all of `data`; return its size, or less or None if a non-blocking file is full."""
         view, done = memoryview(data).cast("B"), 0
         while done < len(view) and (count := self._named(io.FileIO.write, view[done:])):
             done += count

@@ -40,7 +40,7 @@ class Handed:
         return file.getvalue()
 
     def reader(self, name: str) -> Reader:
-        """A Reader of the output's bytes; `name` is the stream's name in error messages."""
+        """A Reader of the program's output as bytes; error messages call the stream `name`."""
         return Reader(io.BytesIO(self.as_bytes()), name)
 
     def table(self, holder: Holder[T]) -> Iterator[tuple[str, T]] | None:

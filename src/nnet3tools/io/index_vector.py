@@ -178,7 +178,7 @@ def _read_cached(reader: Reader, size: int) -> Ints:
 
 
 def _follows(reader: Reader, data: bytes) -> bool:
-    """Whether the stream continues with `data`; reads no further than the first difference."""
+    """Whether `data` comes next; consumes nothing, reads no further than the first difference."""
     while True:
         piece = reader.buffered(len(data))
         if not data.startswith(piece):

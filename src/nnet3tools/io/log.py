@@ -31,7 +31,7 @@ def program() -> str:
 
 
 def use_logging() -> None:
-    """Send later messages to the logger "nnet3tools" of Python's logging, unless a program runs."""
+    """Send later messages to Python's logger "nnet3tools", unless `set_program` has been called."""
     global _uses_logging
     _uses_logging = not _program
 

@@ -199,7 +199,7 @@ class _Beside(_Temporary):
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a temporary file; False if another process has locked it, to remove it."""
+    """Lock a temporary file; False if another process, which is about to remove it, has a lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -74,8 +74,7 @@ def add_nnet(nnet: Nnet, source: Nnet, alpha: float = 1.0) -> None:
 def component_dot_products(first: Nnet, second: Nnet) -> NDArray[np.float32]:
     """Inner product of two networks' parameters for each updatable component, in order.
 
-    Sums are in single precision, row by row of each matrix, as in Kaldi on the CPU, so that logs
-    show the same digits.
+    Sums are in single precision, row by row, as Kaldi's on the CPU, so that logs show its digits.
     """
     pairs = zip(_updatable(first), _updatable(second), strict=True)
     return np.array([_single_precision_dot(a, b) for a, b in pairs], np.float32)

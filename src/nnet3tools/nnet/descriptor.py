@@ -213,7 +213,7 @@ class Joined(SumDescriptor):
     def _split_by_term(
         self, of_leaves: list[BoolArray]
     ) -> list[tuple[SumDescriptor, list[BoolArray]]]:
-        """Pair each term with the flags of its own leaves; `of_leaves` has those of all leaves."""
+        """Pair each term with its leaves' masks; `of_leaves` has a mask of rows for each leaf."""
         shares, start = [], 0
         for term in self.terms:
             end = start + len(term.leaves)

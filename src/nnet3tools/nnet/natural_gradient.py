@@ -161,11 +161,10 @@ class OnlineNaturalGradient(HasSettings):
 
     @contextmanager
     def factored(self, parts: Sequence[Array]) -> Iterator[Factored]:
-        """Precondition x, but leave x unchanged and yield the subtracted term as two factors.
+        """Precondition X, but leave X unchanged and yield Factored(H, W, scale): X - H W, scaled.
 
-        The columns of x are those of `parts` in order. A product with the result then takes a
-        product with x and two products as narrow as the rank. The estimate is updated at the end of
-        the `with` block.
+        X has the columns of `parts` in order. A product with the result takes one with X and two as
+        narrow as the rank. The estimate is updated at the end of the `with` block.
         """
         with tensor.precise_products():
             product, updating = self._begin(parts)

@@ -47,7 +47,7 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """An update of an estimate with a matrix X of `num_rows` rows; `trace` is tr(X X^T)."""
+    """An update of an estimate with X (num_rows, D): its products in `buffers`, and tr(X X^T)."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers

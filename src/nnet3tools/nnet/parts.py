@@ -15,10 +15,10 @@ Array = Any
 
 
 class JoinedParts(list[Array]):
-    """Parts that are ranges of N rows of one matrix `rows`, from each row of `starts`.
+    """K parts of N rows each, which are ranges of one matrix: part k is the rows from starts[k] on.
 
-    A product with all K parts is one product with `rows`, which reads them once. The other matrix
-    (M, K * D), with columns for each part, is reshaped to (M * K, D): row m * K + k is for part k.
+    Their product with a matrix (M, K * D), whose columns belong to the parts in turn, is one
+    product: `rows` times that matrix reshaped to (M * K, D), in which row m * K + k is for part k.
     """
 
     def __init__(self, rows: Array, starts: Sequence[int], num_rows: int) -> None:
@@ -32,7 +32,10 @@ class JoinedParts(list[Array]):
 
     @contextmanager
     def spread(self, left: Array) -> Iterator[Array]:
-        """Context manager: scratch memory, in which `shifted` views equal `left`, the rest 0."""
+        """Context manager of a scratch matrix (rows, M * K) that is 0 except for `left` (N, M).
+
+        The views of it that `shifted` yields are equal to `left`.
+        """
         with tensor.scratch((len(self.rows), len(self) * left.shape[1]), like=left) as wide:
             for k, start in enumerate(self._starts):  # no element twice: one kernel on a GPU
                 columns, end = wide[:, k :: len(self)], start + self._num_rows

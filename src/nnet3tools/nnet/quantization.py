@@ -48,8 +48,8 @@ def component_places(nnet: Nnet) -> dict[str, tuple[list[Component], int]]:
 def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bool) -> list[str]:
     """Names of components that can have integer weights and match none of `float_patterns`.
 
-    Without `inputs`, components that read an input node are omitted: the columns of features and
-    i-vectors differ in size, so that one step for a row would lose the small ones.
+    Without `inputs`, components that read an input node are omitted: features and i-vectors differ
+    in size, so a quantization step for the whole row would be too large for the small ones.
     """
     nodes = [n for n in range(nnet.num_nodes) if nnet.is_component(n)]
     readers = [n for n in nodes if any(map(nnet.is_input, nnet.node_inputs(n - 1)))]
@@ -168,7 +168,7 @@ def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
 
 
 def _times(descriptor: Descriptor) -> list[int]:
-    """The different times at which a descriptor appends a node; [] for other descriptors."""
+    """The time offsets of the nodes that a descriptor appends; [] if two are equal or x has one."""
     offsets = [part.source for part in descriptor.parts if isinstance(part, Leaf)]
     times = [offset.t if isinstance(offset, Offset) else 0 for offset in offsets]
     is_shifted = any(isinstance(offset, Offset) and offset.x for offset in offsets)

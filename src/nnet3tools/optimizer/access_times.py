@@ -54,7 +54,7 @@ class AccessTimes:
         return self.analysis.variables.of_submatrix(submatrix)
 
     def first_nontrivial_access(self, submatrices: Ints) -> Ints:
-        """For each submatrix, the first command, apart from zeroing, that accesses a part of it."""
+        """For each submatrix, the first command but zeroing that accesses it, or `end`."""
         return self._over_variables(np.minimum, self._first, submatrices)
 
     def last_access(self, submatrices: Ints) -> Ints:

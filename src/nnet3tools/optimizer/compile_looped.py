@@ -93,8 +93,7 @@ def compile_looped(
 ) -> Computation:
     """The looped program for the requests of its chunks, optimized.
 
-    RequestError if the chunks cannot be computed in a loop. With `check` the program is checked
-    between all passes.
+    RequestError if the chunks cannot be computed in a loop. `check`: check it between all passes.
     """
     began = time.perf_counter()
     compiler = Compiler(nnet)

@@ -55,7 +55,7 @@ class _Places(NamedTuple):
     stride: Ints
 
     def for_all(self, num_sequences: int) -> Ints:
-        """(rows, num_sequences) the rows of all sequences, n = 0 first."""
+        """(rows, num_sequences) the row numbers of all sequences; column n is sequence n."""
         return self.row[:, None] + np.reshape(self.stride, (-1, 1)) * np.arange(num_sequences)
 
 

@@ -33,8 +33,7 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
     """The program with matrices compressed between forward and backward, by the options' level.
 
     Level 1 stores a ReLU output in one byte, if backprop needs its sign only; that is exact. Level
-    2 also stores all other matrices in two bytes, within [-10, 10], which changes derivatives
-    slightly.
+    2 also stores all others in two bytes, within [-10, 10], which changes derivatives slightly.
     """
     markers = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationMarker]
     if len(markers) != 1:

@@ -105,7 +105,7 @@ class Conditions(NamedTuple):
 
 
 def merge_conditions(analysis: Analysis, merges: Merges) -> Conditions:
-    """The legality conditions, except the order of accesses, of possible merges."""
+    """The conditions for a legal merge, except the order of accesses, that each merge meets."""
     variables, matrices = analysis.variables, analysis.computation.matrices
     m1, m2 = variables.matrix_of_submatrix[merges.s1], variables.matrix_of_submatrix[merges.s2]
     is_input, is_output = analysis.lifetimes.is_input, analysis.lifetimes.is_output
@@ -149,7 +149,10 @@ def is_assignment(analysis: Analysis) -> BoolArray:
 def legal_merges(
     analysis: Analysis, merges: Merges, options: OptimizeOptions
 ) -> tuple[BoolArray, BoolArray]:
-    """(left, right), (merges,): whether s2's matrix may become a part of s1, s1's a part of s2."""
+    """Two masks (merges,): the merges that are legal as left merge, and those as right merge.
+
+    A left merge makes s2's matrix a part of s1, a right merge s1's matrix a part of s2.
+    """
     matrix_of = analysis.variables.matrix_of_submatrix
     conditions = merge_conditions(analysis, merges)
     apart = matrix_of[merges.s1] != matrix_of[merges.s2]

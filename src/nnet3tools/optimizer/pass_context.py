@@ -62,10 +62,10 @@ class Origins:
     # -- results
 
     def final_places(self, table: Ints) -> tuple[Ints, Ints, Ints]:
-        """(matrix, row, column): where each original matrix begins in the final matrices.
+        """(matrix, row, column): where each original matrix is after all merges.
 
-        `table` (submatrices, 5) are the original submatrices, or those of a program that is
-        rewritten in the same way.
+        Matrices have their original numbers. `table` (submatrices, 5) are the original submatrices,
+        or those of a program that is rewritten in the same way.
         """
         size = int(table[:, 0].max()) + 1
         matrix, shift = np.arange(size), np.zeros((size, 2), np.int64)
@@ -84,9 +84,8 @@ class Origins:
 class PassContext:
     """The context in which passes rewrite a program.
 
-    `max_output_time` is the largest t of the request's outputs, None without outputs. `looped`
-    says that the program is to become a loop. `origins`, if given, records what passes merge
-    and renumber.
+    `max_output_time` is the largest t of the request's outputs, None without outputs. `looped`: the
+    program is to become a loop. `origins`, if given, records merges and renumbering.
     """
 
     nnet: Nnet

@@ -38,7 +38,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
     """A copy of the program with matrices, submatrices, index lists and memos renumbered.
 
     Unused entries are removed, and equal submatrices and index lists are joined, as by Kaldi's
-    RenumberComputation. Precomputed indexes keep their numbers. `origins` records the changes.
+    RenumberComputation. Precomputed indexes keep their numbers. `origins`, if given, is updated.
     """
     out = computation.copy()
     groups = group_commands(out.commands)

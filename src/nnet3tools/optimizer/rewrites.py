@@ -40,7 +40,7 @@ class _Rewrite:
 
     @cached_property
     def layout(self) -> tuple[bytes, ...] | None:
-        """The order in which submatrices of the old program begin and end; None if unknown."""
+        """The order in which the old submatrices' rows begin and end, as bytes; None if unknown."""
         assert self._before is not None
         layout, self._before = _layout(self._before, self.origins), None
         return layout

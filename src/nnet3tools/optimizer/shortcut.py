@@ -36,10 +36,10 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
 
 
 def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> list[int]:
-    """For each pair of arrays, the number of rows from one sequence to the next (0: irregular).
+    """For each matrix, the number of rows from one sequence to the next (0: irregular).
 
-    Most arrays are for two sequences and of a few lengths. Arrays of one length are handled
-    together, because recurrent networks have thousands of matrices with few rows.
+    indexes[i] and nodes[i] are matrix i's cindexes. Most have two sequences. Matrices of one length
+    are handled together, because recurrent networks have thousands of them, with few rows.
     """
     strides = np.zeros(len(indexes), np.int64)
     of_size: dict[int, list[int]] = {}

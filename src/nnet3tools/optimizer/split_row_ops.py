@@ -58,7 +58,7 @@ class _Part(NamedTuple):
 
 
 def _split(pairs: IntArray) -> list[_Part] | None:
-    """The one or two parts of a list of pairs; None if it has more, gaps, or is too sparse."""
+    """`pairs` as one or two parts with one submatrix each; None for more, -1 or too sparse rows."""
     changes = np.flatnonzero(pairs[1:, 0] != pairs[:-1, 0]) + 1
     if len(changes) > 1 or int(pairs.min(initial=0)) < 0:
         return None

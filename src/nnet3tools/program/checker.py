@@ -167,9 +167,9 @@ class Checker(OrderChecker):
                 self.fail(f"{self._describe(variable)} is never used")
 
     def check_lost(self) -> None:
-        """Raise ProgramError if a computed or given value is overwritten before it is read.
+        """Raise ProgramError if a value, computed or of the user, is overwritten before it is read.
 
-        Exceptions are zeros, and rows that are decompressed with other rows of their matrix.
+        Constants may be, and rows that are decompressed together with other rows of their matrix.
         """
         accesses = self.analysis.variable_accesses
         constant = self.are(SetConst, DecompressMatrix)
@@ -185,7 +185,7 @@ class Checker(OrderChecker):
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
-        """ProgramError if a variable (block of a matrix) is written after a read without write."""
+        """ProgramError if a variable (block of a matrix) is changed after it was only read."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)

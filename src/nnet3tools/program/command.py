@@ -114,7 +114,7 @@ class Command:
         return type(self)(*values, **{"stale": self.stale, **changes})
 
     def turned_into(self, cls: type[Command]) -> Command:
-        """A command of the class `cls` with the operands of this command."""
+        """A command of class `cls` with this one's operands; ProgramError if `cls` has others."""
         if cls.OPERANDS != self.OPERANDS:
             raise ProgramError(f"{self.NAME} and {cls.NAME} have not the same operands")
         return cls(*self._values(), stale=self.stale)

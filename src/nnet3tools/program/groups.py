@@ -67,7 +67,7 @@ class CommandGroup:
 
 
 def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGroup]:
-    """All commands of a program by their class, classes by Kaldi's number."""
+    """All commands of a program by their class; classes are in the order of Kaldi's CommandType."""
     positions: defaultdict[type[Command], list[int]] = defaultdict(list)
     for position, cls in enumerate(map(type, commands)):
         positions[cls].append(position)
@@ -80,7 +80,7 @@ def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGr
 def _made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
-    """Copies of commands of class `cls` whose integer operands `name` have values changes[name]."""
+    """Copies of commands of class `cls`; changes[name][i] is command i's new operand `name`."""
     if any(command.stale for command in commands):
         rows = zip(*(column.tolist() for column in changes.values()), strict=True)
         return [

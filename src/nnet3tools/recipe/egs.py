@@ -54,7 +54,7 @@ class EgsMaking:
 
     @property
     def _num_parts(self) -> int:
-        """The number of parts that the data is split into."""
+        """The number of parts of the data; one job makes the examples of each part."""
         return int(self.opts.nj)
 
     @cached_property
@@ -286,7 +286,7 @@ class EgsMaking:
         return Jobs(tuple(jobs), tuple(outputs))
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline that shuffles the examples in `sources`, without its output argument.
+        """The pipeline, but for its output argument, that shuffles the rspecifier `sources`.
 
         `group` is the number of the group of archives that the examples are for.
         """

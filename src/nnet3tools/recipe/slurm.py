@@ -134,7 +134,7 @@ class SlurmRunner:
         return Outcome(job, int(ended[1]))
 
     def cancel(self) -> None:
-        """Cancel all jobs."""
+        """Cancel all submitted jobs that have not ended."""
         if self._running:
             subprocess.run(["scancel", *self._running], capture_output=True, check=False)
         self._running.clear()

@@ -29,7 +29,7 @@ class Part:
         return self.places[0]
 
     def absent(self, path: Path, folder: Path) -> str:
-        """The message that this file is missing at `path` in the model directory `folder`."""
+        """The message that the file of this Part is missing at `path` in the directory `folder`."""
         hint = f", or give {self.option}" if self.option else ""
         return f"expected {path}: {self.remedy.format(folder=folder)}{hint}"
 

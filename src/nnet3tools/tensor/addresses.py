@@ -34,9 +34,8 @@ def same_place(a: Any, b: Any) -> bool:
 def span(array: Any) -> tuple[int, int, int, int]:
     """(address of the first byte, address past the last byte, pitch, width in bytes) of an array.
 
-    For a matrix with gaps between its rows, pitch is the distance of rows, width the length of
-    a row; for one with gaps between its columns the distance and the length of elements. Both are
-    0 for other arrays.
+    For a matrix with gaps between its rows, pitch is the distance of rows, width the length of a
+    row; for gaps between columns, the distance and length of elements. Both are 0 for other arrays.
     """
     low = high = address(array)
     if 0 in array.shape:

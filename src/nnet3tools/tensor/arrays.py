@@ -56,8 +56,7 @@ def aligned_bytes(num_bytes: int, alignment: int, like: Array | None = None) -> 
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array with undefined contents, on the device and of the type of the array `like`.
 
-    `dtype` replaces the type of `like`. Without `like` the array is on the host; without both
-    arguments it is float32.
+    `dtype` replaces the type of `like`. Without `like` it is on the host, without both float32.
     """
     return poison(_make(_module(like).empty, shape, _dtype(like, dtype)))
 

@@ -80,7 +80,7 @@ def _lstm(dropout: bool) -> Element:
 
 @functools.cache
 def _lstm_derivatives(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula of LSTM cells' backward pass that assigns `results`; `dropout`: x has scales."""
+    """The formula of LSTM cells' backward pass for `results` (_RESULTS); `dropout`: with scales."""
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
@@ -193,10 +193,9 @@ _output_gated_derivs = element(
 
 @operator_of_formulas()
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Iterator[Call]:
-    """Set out (rows, 2 C) to [h, c], output and cell of GRU cells.
+    """Set out (rows, 2 C) to [h, c], output and cell of GRU cells; the decorator runs the Calls.
 
-    x has the columns of GruParts; w_h, (C, R) or (C,), are the recurrent weights. The decorator
-    runs the Calls.
+    x has the columns of GruParts; w_h, (C, R) or (C,), are the recurrent weights.
     """
     dim, parts = len(w_h), gru_parts(x, w_h)
     h, c = out[:, :dim], out[:, dim:]

@@ -31,7 +31,7 @@ class Flag:
         self.is_set, self.array = True, array
 
     def guard(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        """A callable that does `work` if the flag is set, also in a captured graph."""
+        """A callable that does `work` if the flag is set when it, or a CUDA graph with it, runs."""
         from nnet3tools.tensor.cuda.launches import only_if
 
         return lambda: only_if(self.array, self.is_set, work)

@@ -75,7 +75,7 @@ class Occasion(enum.Enum):
 
 
 class Rule(NamedTuple):
-    """How a step runs (Python code, recorded or not, or replay), and what does its operators."""
+    """How a step runs: live, recorded or replayed (`state`), and what computes its operators."""
 
     state: RunState
     engine: Engine

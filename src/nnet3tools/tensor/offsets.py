@@ -126,7 +126,7 @@ def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
 
 
 def live_bytes(size: Ints, begin: Ints, end: Ints) -> int:
-    """The most bytes alive at one time; block i has size[i] and lives from begin[i] to end[i]."""
+    """The most bytes alive at once; block i, of size[i], lives from begin[i] through end[i]."""
     if not len(size):
         return 0
     change = np.zeros(int(end.max()) + 2, np.int64)

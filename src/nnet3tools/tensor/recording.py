@@ -87,7 +87,7 @@ def unrecorded() -> AbstractContextManager[None]:
 
 @contextmanager
 def without_actions() -> Iterator[None]:
-    """In the `with` block `act` does nothing: recorded calls become a CUDA graph in it."""
+    """In the `with` block `act` does nothing; recorded calls are captured as a CUDA graph there."""
     state.skips_actions = True
     try:
         yield

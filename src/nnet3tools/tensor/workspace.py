@@ -82,7 +82,7 @@ class Workspace:
         return Workspace(self._like)
 
     def reserve(self, num_bytes: int) -> None:
-        """Make the stack at least `num_bytes` large; calls recorded earlier keep their memory."""
+        """Make the stack, if empty, at least `num_bytes` large; recordings keep the old memory."""
         if self._used == 0 and self._memory.size < num_bytes:
             forget_scratch()
             self._memory.first(num_bytes)

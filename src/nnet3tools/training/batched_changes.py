@@ -38,7 +38,7 @@ class Selection(Protocol[E]):
         """The range of random choices for `example` with key `key`, such as (first t, last t)."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Choose the part to keep within `bounds`, possibly at random; None drops the example."""
+        """Choose, perhaps at random, what `cut` keeps, of a result of `bounds`; None: drop it."""
 
     def cut(self, example: E, key: str, chosen: tuple[int, ...]) -> E:
         """A copy of the example that has only the part `chosen`, a result of `choose`."""
@@ -174,7 +174,7 @@ class BatchedChanges(Generic[E]):
         return change(example.whole())
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
-        """The row map of a change from `layout` to `dummy`; None if `dummy` cannot be encoded."""
+        """The RowMap from examples of `layout` to `dummy`; None if `dummy` cannot be encoded."""
         if (encoded := self._kind.layouts.encode(dummy)) is None:
             return None
         rows = self._rows(dummy)
@@ -193,7 +193,7 @@ class BatchedChanges(Generic[E]):
     # -- applying the changes
 
     def num_bytes(self, example: Any) -> int:
-        """The approximate size in bytes of an example or a pending change."""
+        """The approximate size in bytes of an example, or of the example in a PendingChange."""
         if isinstance(example, PendingChange):
             return len(example.example.data)
         ios = self._kind.ios(example)

@@ -48,10 +48,10 @@ class LdaAccumulator:
         return not any(c.couples_rows or c.properties & Properties.RANDOM for c in components)
 
     def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
-        """Add an example to the statistics, or a minibatch of several, one of which is `single`.
+        """Add an example, or a minibatch made of several examples, to the statistics.
 
-        Random numbers are drawn as for `single`. DataError if the example does not fit the network
-        or earlier examples, NotFiniteError for NaN or infinity, both before any change or draw.
+        Random numbers are drawn as for `single`, one example of the minibatch. DataError if it does
+        not fit the network or earlier ones, NotFiniteError for NaN or infinity, before any change.
         """
         example.check_finite()
         supervision = next((io.features for io in example.io if io.name == "output"), None)

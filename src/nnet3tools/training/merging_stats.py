@@ -18,7 +18,7 @@ class MergingStats:
         self._written.setdefault((size, hash_value), Counter())[minibatch_size] += 1
 
     def discarded(self, size: int, hash_value: int, count: int) -> None:
-        """Count `count` examples that were dropped because no rule allowed to merge them."""
+        """Count `count` examples, of this size and structure hash, that no rule allows to merge."""
         if count:
             self._written.setdefault((size, hash_value), Counter())
             self._discarded[size, hash_value] += count

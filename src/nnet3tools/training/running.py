@@ -169,10 +169,10 @@ class ExampleRunner:
     # -- preparing ahead
 
     def prepare(self, example: NnetExample) -> NnetExample:
-        """Decompress and check an example and pack it into pinned memory, on a GPU.
+        """For a GPU: decompress and check an example, and pack it into pinned host memory.
 
-        Any single thread may call this. An example that does not fit is returned unchanged, and
-        `forward` raises the error.
+        One thread may call this while others train. An example that does not fit is returned
+        unchanged, and `forward` raises the error.
         """
         assert self._device_inputs is not None
         inputs, targets, weights = list[np.ndarray](), list[np.ndarray](), dict[str, float]()

@@ -240,7 +240,7 @@ E = TypeVar("E")
 def merged_by_layout(
     examples: Sequence[Any], ios_of: Callable[[Any], list[NnetIo]]
 ) -> Iterator[tuple[int, list[NnetIo]]]:
-    """For each run of successive examples of equal structure: number, joined inputs and outputs.
+    """For each run of examples of equal structure: (their number, joined inputs and outputs).
 
     An input or output has the rows of one example after another; the sequence numbers n are those
     of each example. `ios_of` returns the inputs and outputs of an object that was read in full.

@@ -59,7 +59,7 @@ class ConfigLines:
         return name
 
     def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add component <layer><suffix> and its node with input `source`; return its name."""
+        """Add a component, as `component` does, and a node with input `source`; return its name."""
         self.component(suffix, kind, *texts, **settings)
         return self.node(suffix, source)
 

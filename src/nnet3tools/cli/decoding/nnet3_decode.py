@@ -94,7 +94,7 @@ def _decode_files(
     output: Output,
     counts: UtteranceCounts,
 ) -> float:
-    """Decode the sound of all `sources` and write results to `output`; returns seconds of sound."""
+    """Decode all `sources`, write to `output`, and count in `counts`; returns seconds of sound."""
     from nnet3tools.recognizer.in_order import InOrder
     from nnet3tools.recognizer.whole_files import UtteranceQueue
 

@@ -132,7 +132,7 @@ class NonlinearComponent(Component):
         return tensor.random.rand_int(0, 1) != 0 or self.count.is_zero()
 
     def sum_stats(self, out_value: Array) -> None:
-        """Add the values, and the derivatives if the class keeps them, to the statistics."""
+        """Add rows of values, and of the function's derivatives if kept, to the statistics."""
         with_derivatives = self.sum_derivatives is not None
         names = ("value_sum", "deriv_sum") if with_derivatives else ("value_sum",)
         self._have_room(out_value, "count", *names)

@@ -117,7 +117,7 @@ class BackpropTruncationComponent(Component):
             tensor.copy(out, source)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Compute the input derivative; clip or zero its rows; count them in `args.to_update`."""
+        """Compute the input derivative; clip or zero its rows, and count them in `to_update`."""
         assert isinstance(args.indexes, TruncationIndexes)
         self._scale_by_factor(args.in_deriv, args.out_deriv)
         clip, zero = self.clipping_threshold or _OFF, self.zeroing_threshold or _OFF

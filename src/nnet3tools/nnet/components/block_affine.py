@@ -114,7 +114,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
         return as_blocks(matrix, self.block_output_dim)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations for `rows` rows, with a matrix product for each block."""
+        """Number of arithmetic operations for `rows` rows: a product and a bias for each block."""
         return rows * (2 * self.block_input_dim + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -36,8 +36,8 @@ def as_rows(matrix: Array, *shape: int) -> Array:
 class _Piece:
     """One step of a convolution for a range of output times, with rows `out_rows`.
 
-    `heights` (from ConvolutionStep.pieces) says where patches lie in the input rows `in_rows`.
-    `params` are the columns of the parameter matrix that the step uses.
+    `heights` (K, 4), from ConvolutionStep.pieces, says which heights of the input rows `in_rows`
+    the patches have. `params` are the columns of the parameter matrix that the step uses.
     """
 
     step: ConvolutionStep

@@ -62,7 +62,7 @@ class _Sizes(Field[dict[str, Any]]):
 
 
 class _Parts(_Sizes):
-    """Field for the dimension of each named part of the input; info lines omit a single `x`."""
+    """Field for a dict: name of an input part -> its dimension; info lines omit a lone part `x`."""
 
     METHODS = "read_int32", "write_int32", ""
 

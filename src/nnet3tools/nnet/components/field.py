@@ -74,7 +74,7 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """Set the default in a new component, for a field that another object stores (`of=`)."""
+        """If another object stores the field's value (argument `of`), set its default there."""
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 
@@ -237,7 +237,7 @@ class Field(Generic[T]):
         """Multiply a parameter or statistic of the component; 0 sets zero, even in place of NaN."""
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
-        """Add alpha times the value of component `other`, for parameters and statistics."""
+        """Add alpha times `other`'s value to `owner`'s, for a parameter or a statistic."""
 
     def zero_stats(self, owner: Any) -> None:
         """Set the component's value to zero if the field is a statistic."""

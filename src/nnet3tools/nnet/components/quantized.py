@@ -53,7 +53,7 @@ class Quantized(Component):
         raise line.error(f"{self.type_name} cannot be configured, nnet3-quantize makes it")
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations, as many as with floats."""
+        """Number of arithmetic operations for `rows` rows, as many as with float weights."""
         return rows * (2 * self.weights.shape[1] + 1) * self.output_dim
 
     def _refuse(self: Any, *_: Any) -> Any:

@@ -89,9 +89,9 @@ class QuantizedMatrix:
     ) -> None:
         """Set `out` to the product of `rows` with `columns` of this matrix, transposed.
 
-        Integer matrices multiply the quantized rows.
-        The columns are cut into a part for each of `starts`. Output row r is `bias` plus the sum of
-        part p times row starts[p] + stride * r. With `adds`, the result is added to `out`.
+        `rows` are floats; if the matrix has integers, they are quantized first. `columns` are cut
+        into equal parts, one for each of `starts`. Output row r is `bias` plus the sum of part p
+        times row starts[p] + stride * r. With `adds`, the result is added to `out`.
         """
         if self.values.dtype == np.float32:
             self._multiply_floats(out, rows, bias, starts, stride, columns, adds)

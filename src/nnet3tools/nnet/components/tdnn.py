@@ -53,8 +53,7 @@ _set_rows = tensor.element("_1 = _2")
 class TdnnIndexes(PrecomputedIndexes):
     """Precomputed indexes: which input rows each time offset reads.
 
-    Offset i reads row row_offsets[i] for the first output row, and `row_stride` rows more for each
-    further one.
+    Offset i reads row row_offsets[i] for output row 0, row_stride rows further for each next one.
     """
 
     type_name: ClassVar[str] = "TdnnComponentPrecomputedIndexes"
@@ -75,7 +74,7 @@ class TdnnIndexes(PrecomputedIndexes):
         )
 
     def joined(self, rows: Array, num_rows: int) -> JoinedParts | None:
-        """Each time offset's `part`, as a range of one matrix; None if that has many more rows."""
+        """All offsets' `part`s, as ranges of one view of `rows`; None if it has many more rows."""
         first = int(self.row_offsets.min())
         starts, rest = np.divmod(self.row_offsets - first, self.row_stride)
         count = num_rows + int(starts.max())
@@ -229,7 +228,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
 
     @property
     def _splices(self) -> bool:
-        """Whether a product with copies of all parts side by side is faster than joined rows."""
+        """Whether to do one product with the inputs of all offsets, copied side by side: faster."""
         return 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -107,7 +107,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def update_affine(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> None:
-        """Update an affine map with natural gradient, or without it to accumulate a gradient.
+        """Update an affine map with natural gradient, or just add its gradient if `is_gradient`.
 
         `derivs` (N, D) are derivatives at the output. `parts` are inputs of N rows each, one for
         each range of columns of `linear`. `bias` (D,) is None if there is none; it is

@@ -125,7 +125,7 @@ class AlignmentConverter:
         return np.lib.stride_tricks.sliding_window_view(padded, width)[places]
 
     def _shift(self, window: tuple[int, ...], state: int) -> int:
-        """New minus old transition ids of the old transition state `state` in a phone window."""
+        """New minus old id, for the ids of old transition state `state` with context `window`."""
         key = window, state
         if key not in self._shifts:
             phone, hmm_state, *_ = self._old.tuples[state].tolist()

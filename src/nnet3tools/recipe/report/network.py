@@ -148,7 +148,7 @@ def _read_component(line: str) -> ComponentFacts | None:
 
 
 def _time_offsets(text: str) -> tuple[int, ...]:
-    """The time offsets in the line of a TDNN or convolution component; () for other components."""
+    """The time offsets in the info line of a TDNN or convolution; () for other components."""
     if found := _TIME_OFFSETS.search(text):
         words = found[1].split(",")
     elif found := _PATCH_OFFSETS.search(text):

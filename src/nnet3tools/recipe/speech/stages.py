@@ -235,9 +235,9 @@ def scale_steps(setup: Setup) -> list[Step]:
 
 
 def scoring_steps(setup: Setup) -> list[Step]:
-    """Steps that decode the held-out part and --test like a user, and write the report.
+    """Steps that decode held-out and --test data with nnet3-decode, then write the report.
 
-    The sound and features of the training data are removed, because they are large.
+    The last step removes sound and features of the training data, because they are large.
     """
     steps: list[Step] = []
     for data in (HELD_OUT, TEST):

@@ -122,7 +122,7 @@ def _train(setup: Setup, folder: Path, data: Path, tree: Path) -> None:
 
 
 def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
-    """Command-line words for training in `folder` on `data`; `tree` has alignments or graphs."""
+    """Words of the command that trains in `folder` on `data`; `tree` has alignments or graphs."""
     size, run, is_e2e = setup.size, setup.options.run, folder == FLAT
     num_passes, (first_jobs, last_jobs), interval = _schedule(setup, data, is_e2e)
     recordings = read_map(data / "utt2uniq")

@@ -93,7 +93,7 @@ def _full_shape(formula: Formula) -> tuple[int, ...]:
 
 
 def _joined(a: Formula, b: Formula) -> Job | None:
-    """One job that computes formula a, then b; None if order matters or operands are many."""
+    """One job whose loop computes a and b; None if b needs all of a first, or operands are many."""
     if max(len(a.operands), len(b.operands)) > _MOST_OPERANDS or _clash(a, b) or _clash(b, a):
         return None
     operands: list[Any] = []

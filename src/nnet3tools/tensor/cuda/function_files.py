@@ -76,11 +76,11 @@ class CudaFunction:
         self, space: Shape, *, threads: int = 0, reads: Sequence[Array] = (),
         writes: Sequence[Array] = (), words: Mapping[str, object] | None = None, **operands: Any,
     ) -> Step:  # fmt: skip
-        """A callable that runs the function on every point by `threads` threads (0: by one).
+        """A callable that runs the function at each point of `space` in `threads` threads (0: one).
 
         The last index varies fastest. `operands` are arrays and numbers by their names in the
         function. `reads` and `writes` are further arrays, whose addresses are elements of operands.
-        `words` are replaced in the function's text.
+        `words` maps words in the function's text to what replaces them.
         """
         if unknown := operands.keys() ^ {*self.arrays, *self.numbers}:
             raise ProgramError(f"{self.name}: missing or unknown operands {sorted(unknown)}")

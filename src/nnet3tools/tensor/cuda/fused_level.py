@@ -203,7 +203,7 @@ class FusedLevel:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """(source, name) of the level's kernel; None if the level is a single launch."""
+        """(source, name) of a kernel for all launches; None for a single launch without a flag."""
         if self.num_launches == 1 and self._parts[0].steps[0].flag is None:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
@@ -237,10 +237,10 @@ class FusedLevel:
     def _table(
         self, grids: Sequence[tuple[int, int]]
     ) -> tuple[list[int], tuple[int, int, int], int]:
-        """(words, numbers, number of blocks): what the level's kernel looks up, and its arguments.
+        """(words, numbers, number of blocks): the level's table, its other arguments, its grid.
 
-        The numbers are the number of parts, and the positions of the first group and of the
-        first step in the words. `grids` are the grids of the parts.
+        The numbers are the number of parts, and the positions of the first group and of the first
+        step in the words (see level_source.py). `grids` are the grids of the parts.
         """
         kinds = {name: k for k, name in enumerate(sorted(self._functions))}
         parts, groups, steps = list[int](), list[int](), list[Launch]()

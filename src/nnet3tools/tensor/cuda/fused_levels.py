@@ -26,8 +26,7 @@ Node = Launch | LibraryCall
 def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
     """A callable that launches a CUDA graph of `work`, in which one kernel does many launches.
 
-    With `on_side_stream` it is launched on the side stream; `work` must then have no matrix
-    product.
+    With `on_side_stream` it uses the side stream; `work` must then have no matrix product.
     """
     _steps(work, prepare=True)  # loads kernels, which a capture does not allow
     if on_side_stream and any(isinstance(node, LibraryCall) for node in launches_of(work)):

@@ -121,9 +121,9 @@ def size_of_table(num_words: int) -> int:
 
 
 def level_source(functions: Sequence[Function], closes: bool, size: int) -> tuple[str, str]:
-    """(source, name) of a kernel that runs these functions as a table of `size` words says.
+    """(source, name) of a kernel that calls `functions` as told by a table of `size` words.
 
-    `closes` says that there are closing steps: launches that the last block does.
+    `closes`: the table has closing steps, launches that the last block of a group does.
     """
     cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
     text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)

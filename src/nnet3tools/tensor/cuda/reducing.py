@@ -49,7 +49,7 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
 
 
 def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
-    """A callable that computes a formula with column reductions: a kernel per pass over rows."""
+    """A callable that runs `assignments` that reduce columns: a kernel for each pass over rows."""
     arrays, full, targets = _checked(assignments, operands)
     walk, sizes, strides = _walk(operands, arrays, full, -2)
     if len(sizes) != 2 or assignments.reduces_rows:
@@ -106,8 +106,8 @@ def _walk(
 ) -> tuple[Walk, list[int], list[list[int]]]:
     """(walk, sizes, strides): how a kernel finds the operands' elements, with outer axes merged.
 
-    `strides` has one sequence for each of `arrays`. `reduced` is the axis to reduce, -1 or -2;
-    it is not merged.
+    `arrays` are the operands that are arrays, broadcast to shape `full`; sizes are the merged
+    shape, strides those of each array. `reduced` is the axis to reduce, -1 or -2; it is not merged.
     """
     sizes, strides = merged_strides(arrays, full, kept_axes=1)
     if 0 in sizes:  # strides of arrays without elements may be 0

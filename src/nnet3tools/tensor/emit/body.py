@@ -54,7 +54,7 @@ class Dialect:
     stored_half: str = ""
 
     def literal(self, value: float, held: str) -> str:
-        """Source text of an exact constant of a type such as "float", as the dialect spells it."""
+        """Source text of the constant `value` in the type `held`, a name such as "float"."""
         single = self.types[Type.FLOAT32]
         if held not in (single, self.types[Type.FLOAT64]):
             return self.integer.format(held, int(value))

@@ -27,7 +27,7 @@ _CALLS = CALLS | {
 
 
 def _rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """A definition by which C computes function `name` faster in the type `compute`, or None."""
+    """C's faster definition of `name` in type `compute`, a function of expressions, or None."""
     single = compute is Type.FLOAT32 and name in ("erf", "logaddexp")
     return rewrite(name, compute) if single else None
 

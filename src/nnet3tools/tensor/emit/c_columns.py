@@ -127,7 +127,7 @@ class _Columns:
         return [*before, *loop(head, block)]
 
     def _row_lines(self, number: int) -> list[str]:
-        """C lines that process one row of a tile in pass `number` over the rows."""
+        """C lines that process one row of a tile (some columns) in pass `number` over the rows."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
         found = plan.lookups(values, plan.row_roots(number), plan.known(number), self._total)
@@ -148,5 +148,5 @@ def _rows(first: str, end: str) -> str:
 
 
 def _each_column(lines: Sequence[str]) -> list[str]:
-    """C lines of a loop that does `lines` for each column of a tile."""
+    """C lines of a loop that does `lines` for each column `c` of the columns done at a time."""
     return [SIMD, *loop("for (i64 c = 0; c < width; ++c)", lines)] if lines else []

@@ -96,7 +96,7 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept`: costly value that several of stages 0 to `last` need -> first such stage."""
+        """Set `_kept`: value of a costly function that several stages need -> the first of them."""
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]
@@ -173,8 +173,8 @@ class _Rows:
     def _fetch(self, stage: int, roots: Sequence[Instruction]) -> list[str]:
         """C lines that prefetch memory while loop `stage` computes costly functions for `roots`.
 
-        They fetch the next row. Before the last loop they also fetch this row's targets into the
-        second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1 without.
+        They fetch the next row. Before the last loop they also fetch this row of the targets into
+        the second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1 without.
         """
         costly = any(v.name in _COSTLY for v in self._needed(roots, stage))
         if stage == 0 or not costly or self._walk.axes < 2:
@@ -243,7 +243,7 @@ class _Rows:
     def _vector_sums(
         self, stage: int, roots: Sequence[Instruction], sums: Sequence[Instruction]
     ) -> list[str]:
-        """C lines that sum a row in vectors; the C variable `first` is where they end.
+        """C lines that add up a row in vectors; the C variable `first` becomes where they end.
 
         `roots` are the values to compute, `sums` their reductions. No lines without exp.
         """

@@ -74,7 +74,7 @@ class Target:
 
 @dataclass
 class Lowering:
-    """Turns expressions into shared instructions; _1 has the type types[0] (weak for a number)."""
+    """Lowers expressions to shared instructions for `target`; _1 has types[0] (a number: weak)."""
 
     types: Sequence[Type]
     target: Target

@@ -62,7 +62,7 @@ class Assignments:
         return dict(self.items)
 
     def then(self, later: Assignments) -> Assignments:
-        """These assignments, then `later` ones, which replace values of the same placeholders."""
+        """These and `later` assignments; of two for one placeholder, only the later one stays."""
         return Assignments(tuple((self.values() | later.values()).items()))  # type: ignore[arg-type]
 
     def num_operands(self) -> int:

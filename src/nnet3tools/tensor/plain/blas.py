@@ -73,7 +73,7 @@ def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
 
 @functools.cache
 def _functions() -> dict[np.dtype, Callable[..., None]]:
-    """BLAS's gemm for each element type; empty if this NumPy's BLAS cannot be called."""
+    """BLAS's gemm (C interface) by element type; empty if this NumPy's BLAS cannot be called."""
     for library in _libraries():
         found = {dtype: _find(library, letter) for dtype, letter in _LETTERS.items()}
         functions: dict[Any, Any] = {dtype: f for dtype, f in found.items() if f is not None}

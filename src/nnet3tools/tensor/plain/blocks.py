@@ -36,9 +36,9 @@ number takes 5 times as long."""
 
 
 def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:
-    """The sum over the first axis in float64, as an array with one row.
+    """The float64 sum over the first axis, which keeps size 1; `into_float64`: the user is float64.
 
-    Of float32 numbers, 64 rows are first added in float32, or 16 if the result goes `into_float64`.
+    Of float32 rows, 64 (16 with `into_float64`) are added in float32, then the sums in float64.
     """
     if rows.dtype != np.float32:
         return np.add.reduce(rows, axis=0, dtype=np.float64, keepdims=True)
@@ -170,10 +170,11 @@ class BlockPlan:
     def _find_direct(
         self, last: Pass, targets: Mapping[int, np.dtype], aliases: Collection[tuple[int, int]]
     ) -> dict[Instruction, int]:
-        """The target's operand number for each root that can be computed directly in its target.
+        """For each root that can be computed directly in its target: root -> operand number.
 
-        The root must have the type and shape of its target. After the root's step, no instruction
-        of the `last` pass may read the target's old contents, under its number or that of an alias.
+        `targets` are in the order of the roots, which need their types and shapes. After a root's
+        step no instruction of the `last` pass may read its target, under its number or in a pair in
+        `aliases`.
         """
         direct: dict[Instruction, int] = {}
         order = [v for v in last.rows.instructions if v not in last.rows.known]
@@ -189,7 +190,7 @@ class BlockPlan:
         return direct
 
     def _pass(self, found: Pass) -> _Pass:
-        """One pass over the rows, with a number of a scratch buffer for the value of each step."""
+        """`found` with the numbers of scratch buffers for its steps, which are reused when free."""
         values = [v for v in found.rows.instructions if v not in found.rows.known]
         steps = [v for v in values if _is_step(v)]
         last_use = {i: at for at, v in enumerate(steps) for i in v.inputs}
@@ -218,8 +219,9 @@ class BlockPlan:
     def bind(self, operands: Sequence[Any], sinks: Sequence[Sink]) -> list[Call]:
         """Calls that evaluate the plan's expressions for these operands.
 
-        `sinks[i](block, rows)` returns the call that stores or uses a block of the values
-        of expression i. If all rows have the same value, it is called once, with all rows.
+        `sinks[i](block, rows)` returns the call that stores or uses the array `block`: the values
+        of expression i for the slice `rows`. If all rows have one value, it is called once, with
+        all.
         """
         calls: list[Call] = []
         known: dict[Instruction, np.ndarray] = {}

@@ -22,8 +22,7 @@ def _host(array: Any) -> np.ndarray:
 def _transposed(indexes: Any, offsets: Any, num_rows: int) -> dict[str, np.ndarray]:
     """The CSR arrays of a sparse matrix sorted by columns.
 
-    "offsets" is where each column begins, "order" the numbers of entries by column, "rows" their
-    rows.
+    "offsets" is where columns begin, "order" the entries' numbers by column, "rows" their rows.
     """
     columns, starts = _host(indexes), _host(offsets)
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -37,7 +36,7 @@ def bind_csr_dot(
     out: Array, values: Array, indexes: Any, offsets: Any, b: Array, trans: bool = False,
     beta: float = 0.0,
 ) -> Step:  # fmt: skip
-    """A callable that runs `csr_dot`: a thread adds up a row of S, or with `trans` a column."""
+    """A callable that runs `csr_dot` with these operands: a thread for each element of `out`."""
     to, of = (x[:, None] if x.ndim == 1 else x for x in (out, b))
     if not trans:
         return _functions["csr_dot"].on_grid(

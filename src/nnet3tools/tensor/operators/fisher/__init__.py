@@ -43,7 +43,7 @@ _add_scaled_rows = element("_1 += _2 * _3")
 
 
 def norm_ratio(before: float, after: float) -> float:
-    """The ratio of two norms, given their squares; 1 if either is 0. Numbers give a Number."""
+    """The ratio of two norms, given as squares (1 if either is 0); a Number if they are Numbers."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)
@@ -119,13 +119,13 @@ def fisher_step(
     trace: Sequence[float],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:
-    """Update each estimate, d (R,) and numbers (3,), with the minibatch X (num_rows x dim).
+    """Update each estimate, d (R,) and numbers (rho, doubtful, diverged), with X (num_rows x dim).
 
-    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X
-    X^T); settings are eta (the weight of the new scatter), num_rows, alpha, dim. The new W is A
-    (J + diag(coefficients) W), with `transform` (R, R) = A and `coefficients` (R, 1), which are
-    results. Where the products are not finite, only numbers[DIVERGED] changes (on a GPU also
-    transform and coefficients, which become 0).
+    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X X^T);
+    settings are eta (the weight of the new scatter), num_rows, alpha, dim. The new W is A (J +
+    diag(coefficients) W), with `transform` (R, R) = A and `coefficients` (R, 1), which are results.
+    Where the products are not finite, only numbers[DIVERGED] changes (on a GPU also transform and
+    coefficients, which become 0).
     """
     states = zip(d, numbers, transform, coefficients, products, trace, settings, strict=True)
     for *arrays, options in states:
@@ -188,8 +188,8 @@ def orthonormalize(
 ) -> None:
     """Make the rows of natural gradient's R = E^-1/2 W orthonormal where roundoff broke it.
 
-    W (R x D) of each estimate changes in place; d (R,), numbers (3,) and alpha give E. R
-    becomes C^-1 R with R R^T = C C^T, which keeps the leading (larger) directions.
+    W (R x D) of each estimate changes in place; d (R,), numbers[RHO], alpha give E (`diagonal_e`).
+    R becomes C^-1 R with R R^T = C C^T, which keeps the leading (larger) directions.
     """
     for one in zip(w, d, numbers, alpha, strict=True):
         _orthonormalize(*one)

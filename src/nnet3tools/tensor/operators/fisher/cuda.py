@@ -54,9 +54,9 @@ would not show in float32."""
 
 @functools.cache
 def _source(name: str, **words: int) -> tuple[str, str]:
-    """(source, name) of the kernel in the file `name`.cuh.
+    """(source, name) of the kernel in the file `name`.cuh, with numbers in place of some words.
 
-    `words`, and the words for limits, are capitalized words in the file; numbers replace them.
+    `words` are capitalized words in the file with their numbers; _LIMITS has more of them.
     """
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
     for word, number in {**words, **_LIMITS}.items():
@@ -134,7 +134,7 @@ class _Products:
         self._arrays += [a, b]
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
-        """Launch the kernel for all products; it also reads `reads`, and writes `writes`."""
+        """Launch one kernel for all products; it also accesses the arrays `reads` and `writes`."""
         key = "products", *(tuple(row.values()) for row in self._rows)
         partial = _kept(key, lambda: get_device().empty((sum(self._sums),), np.float32))
         tickets = _kept(("tickets", *key), lambda: zero_tickets(sum(self._tickets)))

@@ -118,7 +118,7 @@ class PackedWeights:
 
     @property
     def row_width(self) -> int:
-        """Numbers in a quantized row."""
+        """The number of columns of a quantized row, padding included."""
         return row_width(self.columns, self.values.dtype)
 
 
@@ -152,11 +152,11 @@ def levels_of(rows: Array) -> int:
 
 @operator(writes=("out", "ranges"), types=("uint8", "int16"))
 def quantize_rows(out: Array, ranges: Array, src: Array, limits: Array | None = None) -> None:
-    """Set `out` to the quantized rows of `src`, and `ranges` (rows, 2) to their steps and zeros.
+    """Set `out` to the quantized rows of `src`, and `ranges` (rows, 2) to each row's (step, zero).
 
-    `out` (rows, row_width) is uint8 or int16. `limits` (2,) are the least value, at most 0, and the
-    largest value, at least 0, that are represented; values outside are clipped. None for the limits
-    of each row. A row with a number that is not finite gets the step NaN.
+    A number q in `out` (rows, row_width), uint8 or int16, means step * (q - zero). `limits` (2,),
+    one <= 0 and one >= 0, are the range of the numbers represented (None: each row has its own), to
+    which others are clipped. A row with a number that is not finite gets the step NaN.
     """
     levels, columns = np.float32(levels_of(out)), src.shape[1]
     if limits is None:

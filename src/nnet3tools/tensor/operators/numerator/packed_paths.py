@@ -71,7 +71,7 @@ class _Sorted:
 
 
 def pack_paths(paths: Paths, num_parts: int = 0) -> PackedPaths:
-    """The paths as arrays on the host; `num_parts` is the largest number of acceptors to expect.
+    """The paths as arrays on the host, which count as `num_parts` acceptors if they are fewer.
 
     ValueError if the output has too many elements to be counted with 32 bits.
     """

@@ -51,7 +51,10 @@ def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step
 
 
 def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Step:
-    """A callable that sorts indexes in runs of `run` elements; `numbers`: more kernel arguments."""
+    """A callable that sorts each `run` elements of x: sets `out` to their indexes in order.
+
+    `numbers` are the kernel's other arguments.
+    """
     shape = (*x.shape[:3], -(-x.shape[3] // run))
     return _functions["sort_indexes"].by_blocks(
         shape, run // 2, out=out, x=x, words={"SIZE": run}, **numbers

@@ -22,7 +22,7 @@ def affine_jobs(
     out: Any, rows: Any, weights: Any, bias: Any = None,
     starts: Sequence[int] = (0,), stride: int = 1, adds: bool = False,
 ) -> list[Job] | None:  # fmt: skip
-    """A list with the job (C kernel call) for `packed_affine`; None if the layout does not fit."""
+    """A list with the job (C kernel call) for `packed_affine`; None if rows are not contiguous."""
     if not (has_rows(out) and has_rows(rows)):
         return None
     last, panels = max(starts) + stride * (len(out) - 1), -(-out.shape[1] // PANEL)
