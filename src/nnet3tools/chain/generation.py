@@ -154,8 +154,7 @@ class ChainExampleMaker:
 class UtteranceData:
     """The data of an utterance from which its examples are made.
 
-    `deriv_weights` has a weight per output frame (None: 1), `ivectors` a row per i-vector
-    period.
+    `deriv_weights` has one per output frame (None: 1), `ivectors` a row per i-vector period.
     """
 
     name: str

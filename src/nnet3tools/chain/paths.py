@@ -124,8 +124,7 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
 def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
     """Count equal values in an array of positive integers; return (places, counts).
 
-    `places[i]` is the number of earlier elements equal to values[i]. `counts[k]` is the number of
-    elements equal to k + 1.
+    `places[i]` counts earlier elements equal to values[i], `counts[k]` all that are equal to k + 1.
     """
     order = np.argsort(values, kind="stable")
     sizes = np.bincount(values)[1:]

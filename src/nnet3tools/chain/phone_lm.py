@@ -47,8 +47,7 @@ def _count_ngrams(
 ) -> dict[History, dict[int, int]]:
     """The counts of each phone, and of END, after each history, in order of first occurrence.
 
-    The history is the last order - 1 phones, END standing for the beginning. DataError for phones
-    that are not positive.
+    The history is the last order - 1 phones, END at the beginning. DataError for phones below 1.
     """
     parts: list[_Counted] = []
     num_rows = 0
