@@ -233,7 +233,7 @@ class Decoder:
         return within, beam
 
     def _new_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The distinct states in order of first occurrence; stores their positions in `_place`."""
+        """The distinct states in order of first occurrence; sets each position in `_place`."""
         numbers = np.arange(len(states))
         self._place[states[::-1]] = numbers[::-1]  # the first occurrence of a state wins
         new = states[self._place[states] == numbers]

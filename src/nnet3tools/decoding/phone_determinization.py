@@ -150,7 +150,7 @@ def _extended(
     arcs: _Arcs,
     finals: _Finals,
 ) -> CompactLattice:
-    """The lattice with new labels and targets on its arcs, `arcs` after them, and new `finals`."""
+    """A copy: the arcs of `lattice` with new `labels` and `targets`, then `arcs`; new `finals`."""
     fst = lattice.fst
     sources = np.concatenate([fst.sources, arcs.sources])
     order = np.argsort(sources, kind="stable")

@@ -72,10 +72,7 @@ class Gaussian:
 
     @cached_property
     def constant(self) -> np.float32:
-        """The Gaussian's log-likelihood at zero, summed in float32 as Kaldi does.
-
-        DataError if it is not finite.
-        """
+        """Log-likelihood at 0, summed in float32 as in Kaldi; infinite: -inf; NaN: DataError."""
         scaled, inverse = self.scaled_mean.astype(np.float64), self.inverse_variance
         total = np.float32(-0.5 * np.log(2.0 * np.pi) * len(inverse))
         with np.errstate(all="ignore"):

@@ -41,7 +41,10 @@ def only_word(rxfilename: str) -> str:
 
 @dataclass
 class TextToPhones:
-    """Converts words to phones; words outside the lexicon are replaced by `oov`."""
+    """Converts words to phones; words outside the lexicon are replaced by `oov`.
+
+    `random` inserts `silence` with probability `edge_silprob` at each end, else `between_silprob`.
+    """
 
     lexicon: Mapping[str, Sequence[str]]
     silence: str

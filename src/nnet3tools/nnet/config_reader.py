@@ -184,7 +184,7 @@ def _objective(line: ConfigLine) -> tuple[str, str]:
 
 
 def _check_network(nnet: Network, lines: dict[str, ConfigLine]) -> None:
-    """Raise ConfigError, with the line of the node, for wrong dimensions or structure."""
+    """Raise ConfigError for wrong dimensions or structure; `lines`: config lines by node name."""
 
     def error(name: str, message: str) -> ConfigError:
         return lines[name].error(f"node '{name}': {message}")

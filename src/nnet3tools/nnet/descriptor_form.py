@@ -117,7 +117,7 @@ def _num_leaves(expression: Expression) -> int:
 
 
 def _switch_of_joined(operator: str, expression: Expression) -> Expression:
-    """Turn a Switch with Sum (or Failover) arguments into a Sum (or Failover) of Switches."""
+    """Turn a Switch of `operator`s (Sum or Failover) into one `operator` of Switches."""
     terms, rest, size = list[Expression](), expression.children, 0
     while any(child.operator == operator for child in rest):
         pairs = [_split_first(operator, child) for child in rest]

@@ -187,7 +187,7 @@ class AddRows(_RowsFromSource):
 
 @command(15)
 class AddRowRanges(RowsCommand):
-    """The command dest[i] += alpha * (sum of rows begin..end-1 of src), for the i-th range."""
+    """The command dest[i] += alpha * (sum of rows b to e - 1 of src), (b, e): i-th range."""
 
     dest: Submatrix
     src: Submatrix

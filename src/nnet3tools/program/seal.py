@@ -65,7 +65,7 @@ def write_seal(writer: Writer, nnet: Nnet, content: bytes, sizes: Sequence[int] 
 
 
 def read_seal(reader: Reader, nnet: Nnet, content: bytes) -> Seal:
-    """Read the seal after `content` in a stream: what made the file, and its parts' sizes.
+    """Read and check the Seal (trailer of the file) that follows the bytes `content` in a stream.
 
     DataError if the seal is of another network than `nnet`, or the file was changed.
     """

@@ -119,7 +119,7 @@ class ChainEgsMaking(EgsMaking):
     def _shuffle(self, group: int, sources: str) -> Pipeline:
         """The pipeline that normalizes and shuffles training examples, without its output argument.
 
-        `sources` is their rspecifier; `group` is the number of the archives that they are for.
+        `sources` is their rspecifier; they are for group number `group` of the archives.
         """
         if not (normalization := self._normalization()):
             return super()._shuffle(group, sources)

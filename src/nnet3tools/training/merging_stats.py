@@ -14,7 +14,7 @@ class MergingStats:
         self._discarded: Counter[tuple[int, int]] = Counter()
 
     def wrote(self, size: int, hash_value: int, minibatch_size: int) -> None:
-        """Count a minibatch of `minibatch_size` examples of this size and structure hash."""
+        """Count a minibatch of `minibatch_size` examples with this size and structure hash each."""
         self._written.setdefault((size, hash_value), Counter())[minibatch_size] += 1
 
     def discarded(self, size: int, hash_value: int, count: int) -> None:

@@ -201,7 +201,7 @@ class UtteranceSplitter:
     # -- where the chunks are
 
     def _gaps(self, length: int, sizes: list[int]) -> list[int]:
-        """The number of frames between each chunk and the chunk before; negative for overlaps."""
+        """By chunk: frames from the end of the one before, or from 0; negative: overlap."""
         factor = self.options.frame_subsampling_factor
         length, sizes = -(-length // factor), [size // factor for size in sizes]
         total_gap = length - sum(sizes)

@@ -60,7 +60,7 @@ class WordList:
 
     @classmethod
     def of(cls, dictionary: Dictionary, name: str) -> WordList:
-        """Make the list of the dictionary `name`; DataError if it has no word for unknown words."""
+        """Make the list of `dictionary`; DataError, with `name`, if no word is for unknown ones."""
         sizes: dict[str, int] = {}
         for entry in dictionary.lexicon:
             sizes[entry.word] = min(len(entry.phones), sizes.get(entry.word, 1 << 20))

@@ -27,7 +27,7 @@ _FEWEST_UTTERANCES = 4
 
 
 def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Facts:
-    """Check all input; write data directories, dictionary, text or LM, mfcc.conf; return the facts.
+    """Check all input; write data directories, dictionary, text or LM, mfcc.conf; return its Facts.
 
     Relative names in a data directory's wav.scp start from the folder `base`. DataError, after a
     list of all faults, if the input cannot be used.

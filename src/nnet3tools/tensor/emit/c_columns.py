@@ -76,7 +76,7 @@ class _Columns:
         return kernel_text(body, lines, ["tile"])
 
     def _arrays(self, prefix: str, values: Sequence[Instruction]) -> list[str]:
-        """C declarations of stack arrays `prefix`_value, with an element per column of a tile."""
+        """C declarations of arrays `prefix`_v for values v; one element per column of a tile."""
         body, tile = self._body, self._tile
         return [f"{body.held(v)} {prefix}_{body.name(v)}[{tile}];" for v in values]
 

@@ -46,7 +46,7 @@ CUDA = Dialect(
 def kernel_source(
     prefix: str, parameters: Sequence[str], lines: Sequence[str], comment: str = ""
 ) -> Source:
-    """(source, name) of a CUDA kernel, named `prefix` and a digest, with a `comment` before it."""
+    """(source, name) of a CUDA kernel: `comment`, parameters, `lines`; name: `prefix`, digest."""
     text = "\n".join([f"({', '.join(parameters)}) {{", *indented(lines), "}", ""])
     name = f"{prefix}_{hashlib.sha1(text.encode()).hexdigest()[:16]}"
     head = f"// {comment}\n" if comment and "\\" not in comment else ""

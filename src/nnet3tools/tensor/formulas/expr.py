@@ -31,7 +31,7 @@ def _intern(cls: type, key: tuple, **fields: Any) -> Any:
 
 
 def _method(name: str, reflected: bool = False) -> Callable[..., Expr]:
-    """A method of Expr that applies a function to the node and other operands.
+    """A method of Expr that applies function `name` to the node and other operands.
 
     `reflected`: the node is the second operand.
     """

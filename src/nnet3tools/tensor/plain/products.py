@@ -64,7 +64,7 @@ def bind_prod(
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two threads do a product: if it is large and not symmetric (BLAS does half)."""
+    """Whether two threads do left @ right: if it is large and not symmetric (BLAS does half)."""
     if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
         return False
     return out.size * left.shape[1] >= SHARED
