@@ -23,7 +23,7 @@ def numbers(name: str, given: ArrayLike) -> NDArray:
 
 
 def float_matrix(name: str, given: ArrayLike) -> NDArray[np.float32]:
-    """Convert to a float32 matrix with rows; DataError, naming the argument, if impossible."""
+    """Convert to a float32 matrix with at least one row; else DataError, naming the argument."""
     array = numbers(name, given)
     if array.ndim != 2 or not len(array):
         raise DataError(f"{name}: expected a matrix of shape (rows, dim), found {array.shape}")

@@ -67,8 +67,8 @@ def for_each_request(
 def for_each_of_any_kind(rspecifier: str, work: Callable[[str, NnetExample], None]) -> int:
     """Call `work` with each key and example of a table; returns the number of examples.
 
-    The examples may be frame-level, chain or discriminative ones. Chain examples that name a
-    language in their key get the outputs of nnet3-chain-train2.
+    The examples may be frame-level, chain or discriminative ones. If a chain example's key names a
+    language, its outputs are named as by nnet3-chain-train2.
     """
 
     def named(key: str, example: NnetExample) -> NnetExample:

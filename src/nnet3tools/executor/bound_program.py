@@ -71,7 +71,7 @@ class BoundProgram:
         return view
 
     def precomputed(self, number: int) -> PrecomputedIndexes | None:
-        """A component's precomputed indexes, by their number in the program; None if not needed.
+        """The precomputed indexes with this number in the program; None if no component needs them.
 
         They become read-only, so that a GPU can keep the copies that it makes at the first call.
         """

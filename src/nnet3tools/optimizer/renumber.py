@@ -65,7 +65,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
 
 
 def _operands(groups: _Groups, kind: str) -> Ints:
-    """The operands of a kind such as "Indexes" in all commands, by `groups`; repeated, unsorted."""
+    """The operands of a kind such as "Indexes" in all commands of `groups`; repeated, unsorted."""
     columns = [
         group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
     ]

@@ -103,7 +103,7 @@ class Command:
         return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
-        """A text about a fault in operands' sizes or aliasing (their ranges are right), or ""."""
+        """A text about a fault in sizes or aliasing of operands, known to be in range, or ""."""
         return ""
 
     # -- making another of it

@@ -188,7 +188,7 @@ def forget_scratch() -> None:
 
 
 class _Scratch:
-    """The context manager that `scratch` returns.
+    """The context manager that `scratch` returns; it yields an array and takes it back at the end.
 
     It is a class for speed: a minibatch enters hundreds of blocks, and a generator is slower.
     """

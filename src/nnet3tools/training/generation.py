@@ -221,8 +221,8 @@ def make_examples(
 ) -> int:
     """Write the examples of all utterances; returns the number of skipped utterances.
 
-    `find_targets` returns an utterance's targets, or None after a warning. Utterances are skipped
-    if features, targets or i-vectors are not finite.
+    `find_targets` returns an utterance's targets, or None after a warning. `write(keys, groups)`
+    writes examples. Utterances whose features, targets or i-vectors are not finite are skipped.
     """
     num_errors = 0
     for utterance, matrix in features:

@@ -315,7 +315,7 @@ class Layer:
         return {}
 
     def expanded(self, normalized: bool) -> str:
-        """The xconfig line with all options; if `normalized`, with layers' names in `input`."""
+        """The xconfig line with all options; if `normalized`, `input` names layers, not nodes."""
         values = dict(self.values)
         if normalized and "input" in values:
             values["input"] = self.input.normalized

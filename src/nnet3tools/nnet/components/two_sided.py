@@ -66,7 +66,7 @@ def _targets(linear: Array, bias: Array | None) -> list[tuple[Array, slice]]:
 def _add_products(
     linear: Array, bias: Array | None, rate: Any, pairs: Sequence[tuple[Array, Array]]
 ) -> None:
-    """Add rate * sum of left^T right over `pairs` to `linear`, its last column to `bias`."""
+    """Add rate * sum of left^T right over `pairs` to `linear`, the sum's last column to `bias`."""
     shape = linear.shape[0], pairs[0][1].shape[1]
     if bias is None or not on_host(linear) or pairs[0][0].shape[0] < shape[1]:
         for target, columns in _targets(linear, bias):

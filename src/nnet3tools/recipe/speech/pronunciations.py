@@ -61,7 +61,7 @@ def pronunciations_said(
 def weighted(
     lexicon: Sequence[Pronunciation], counts: Counter[tuple[str, Phones]]
 ) -> list[Pronunciation]:
-    """The lexicon with its probabilities multiplied by those estimated from `counts`."""
+    """The lexicon, its probabilities times those estimated from `counts` of (word, phones)."""
     of_words: Counter[str] = Counter()
     for (word, _), count in counts.items():
         of_words[word] += count

@@ -140,7 +140,7 @@ class AffineLayer(Layer):
             self.values["param-stddev"] = 1.0 / math.sqrt(self.input.dim)
 
     def write(self, out: ConfigLines) -> str:
-        """Add a component and its node; as in Kaldi, learning-rate-factor is not written."""
+        """Add a component (as in Kaldi without learning-rate-factor) and its node; return it."""
         shared = self.given("param-stddev bias-stddev bias-mean max-change l2-regularize")
         dims = self.input.dim, self["dim"]
         return out.matrix("", AFFINE, self.input.node, dims, shared, self["ng-affine-options"])

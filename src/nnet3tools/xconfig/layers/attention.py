@@ -58,7 +58,7 @@ class AttentionLayer(BasicLayer):
         return self._dims()[1]
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for the affine transform and the operations."""
+        """Add lines for the affine transform and the operations; return the last node's name."""
         dim, after = self._dims()
         node = out.matrix(
             ".affine",

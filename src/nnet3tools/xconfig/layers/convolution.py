@@ -88,7 +88,7 @@ class ConvLayer(Layer):
         return self["num-filters-out"] * self["height-out"]
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for each operation."""
+        """Add lines for each operation; return the last node's name."""
         node, height, filters = self.input.node, self["height-in"], self["num-filters-in"]
         for operation in self.operations:
             node = self._write_operation(out, operation, node, height * filters, filters)
@@ -166,7 +166,7 @@ class ChannelAverage(Layer):
         num_filters(self, "dim")
 
     def write(self, out: ConfigLines) -> str:
-        """Add the component and node of the mean."""
+        """Add the component and node of the mean; return the node's name."""
         dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}
         scale = self["dim"] * 1.0 / self.input.dim
         return out.step("", "SumBlockComponent", self.input.node, **dims, scale=scale)
@@ -198,7 +198,7 @@ class CombineFeatureMaps(Layer):
         self.require_size(dim)
 
     def write(self, out: ConfigLines) -> str:
-        """Add a component that permutes the input's columns, and its node."""
+        """Add a component that permutes the input's columns, and its node; return the node."""
         columns, start, height = [], 0, self["height"]
         for filters in self._filters():
             starts = [start + h * filters for h in range(height)]

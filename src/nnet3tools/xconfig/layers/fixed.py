@@ -14,7 +14,7 @@ class _FromFile(Layer):
     """Base class of layers that are an affine transform from the file affine-transform-file."""
 
     def write(self, out: ConfigLines) -> str:
-        """Add the transform's component and node."""
+        """Add the transform's component and node; return the node's name."""
         return out.step("", FIXED, self.input.node, matrix=self["affine-transform-file"])
 
 

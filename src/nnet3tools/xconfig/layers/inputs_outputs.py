@@ -33,7 +33,7 @@ class InputLayer(Layer):
         """Leave all options as given: dim has no default."""
 
     def write(self, out: ConfigLines) -> str:
-        """Add the line of the input-node."""
+        """Add the line of the input-node; return its name."""
         out.add(f"input-node name={self.name} dim={self['dim']}")
         return self.name
 
@@ -60,7 +60,7 @@ class PlainOutput(Layer):
         return {}
 
     def write(self, out: ConfigLines) -> str:
-        """Add the line of the output-node."""
+        """Add the line of the output-node; return "", as no layer can read it."""
         return _write_output(self, out, self.input.node)
 
 

@@ -82,7 +82,7 @@ class ResBlock(_Block):
     def write(self, out: ConfigLines) -> str:
         """Add lines relu1, batchnorm1, conv1, ...; of three convolutions only conv2 has offsets.
 
-        The main output is the sum of the last convolution and the bypass-source.
+        Returns the main output: the sum of the last convolution and the bypass-source.
         """
         node, height = self.input.node, self["height"]
         widths = [self["num-filters"]] * 3
@@ -163,7 +163,7 @@ class Res2Block(_Block):
         return self["height-out"] * self["num-filters"]
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for conv1, batchnorm1, scaleoffset1, relu1 ...; the last ReLU adds input."""
+        """Add conv1, batchnorm1, scaleoffset1, relu1 ...; return the last ReLU; it adds input."""
         source = self.input.node
         bypass = source
         if self._halves or self._num_filters_in != self["num-filters"]:

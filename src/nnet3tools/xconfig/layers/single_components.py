@@ -18,7 +18,7 @@ class OneComponent(Layer):
     KIND: ClassVar[str] = ""
 
     def write(self, out: ConfigLines) -> str:
-        """Add the component and its node."""
+        """Add the component and its node; return the node's name."""
         return out.step("", self.KIND, self.input.node, self.settings(), dim=self.input.dim)
 
     def settings(self) -> str:
@@ -80,7 +80,7 @@ class _Linear(OneComponent):
     """Base class of layers that multiply by a trained matrix."""
 
     def write(self, out: ConfigLines) -> str:
-        """Add the component with its dimensions, and its node."""
+        """Add the component with its dimensions, and its node; return the node's name."""
         dims = self.input.dim, self["dim"]
         return out.matrix("", self.KIND, self.input.node, dims, self.settings())
 
@@ -142,7 +142,7 @@ class DimRange(Layer):
         )
 
     def write(self, out: ConfigLines) -> str:
-        """Add the line of the dim-range-node."""
+        """Add the line of the dim-range-node; return its name."""
         source, dims = f"input-node={self.input.node}", self.given("dim dim-offset")
         out.add("dim-range-node", f"name={self.name}", source, dims)
         return self.name
@@ -162,7 +162,7 @@ class Delta(Layer):
         return 3 * self.input.dim
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for the differences over time, from copies of the input, and for batch norm."""
+        """Add differences over time, from copies of the input, and batch norm; return its node."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
             out.add(f"dim-range-node name={copy} input-node={node} dim={dim} dim-offset=0")
@@ -194,7 +194,7 @@ class SpecAugment(Layer):
             self.require(self[key] < 1, f"option '{key}': expected less than 1, found {self[key]}")
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for the two masks: of frequencies, then of times."""
+        """Add lines for the masks of frequencies, then of times; return the last node's name."""
         dim = self.input.dim
         node = out.step(
             ".freq-mask",

@@ -50,7 +50,7 @@ class StatsLayer(Layer):
         return f"-{what}-{self._left}-{self._right}"
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for statistics extraction and pooling, read at multiples of stats-period."""
+        """Add statistics extraction and pooling; return Round(<pooling's node>, stats-period)."""
         stats = out.step(
             self._part("extraction"),
             "StatisticsExtractionComponent",

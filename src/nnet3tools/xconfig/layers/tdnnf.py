@@ -54,7 +54,7 @@ class TdnnfLayer(Layer):
         return before, {"default": f"0,{stride}", "shift-left": before, "left-only": "0"}[context]
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines: linear, affine, relu, batchnorm[, dropout][, noop that adds the input]."""
+        """Add linear, affine, relu, batchnorm[, dropout][, noop: + input]; return the last node."""
         dim, bottleneck = self["dim"], self["bottleneck-dim"]
         offsets1, offsets2 = self._time_offsets()
         shared = self.given("l2-regularize max-change")
@@ -102,7 +102,7 @@ class PrefinalLayer(Layer):
         return self["small-dim"]
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for affine, relu, batchnorm1, linear and batchnorm2."""
+        """Add lines for affine, relu, batchnorm1, linear and batchnorm2; return the last node."""
         big, small = self["big-dim"], self["small-dim"]
         shared = self.given("l2-regularize max-change")
         node = out.matrix(".affine", AFFINE, self.input.node, (self.input.dim, big), shared)

@@ -129,7 +129,7 @@ def leaky_hmm(
     terms, others = (np.empty((len(hmm.probs), num_sequences), real) for _ in range(2))
 
     def set_terms(values: np.ndarray, t: int, states: np.ndarray, order: np.ndarray) -> None:
-        """Set terms[k], for arc a = order[k], to p(a) * x(`t`, pdf of a) * values[states[a]]."""
+        """Set terms[k] to prob(a) * x[t, pdf of a] * values[states[a]] for arc a = order[k]."""
         np.take(values, states[order], 0, terms, "clip")
         np.multiply(terms, hmm.probs[order, None], out=terms, casting="same_kind")
         np.take(x[t], hmm.pdfs[order], 0, others, "clip")

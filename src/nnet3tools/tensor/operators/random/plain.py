@@ -78,7 +78,7 @@ def _draw(out: np.ndarray) -> None:
 
 
 def _uniform(count: int) -> np.ndarray:
-    """A vector of `count` uniform numbers in (0, 1] of a generator that `rand` seeds."""
+    """A vector of `count` uniform numbers in (0, 1], from a generator seeded with `rand()`."""
     out = np.empty(count, np.float32)
     _draw(out)
     return out
