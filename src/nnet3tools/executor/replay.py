@@ -111,7 +111,7 @@ class Replayer:
 class _StepSequence:
     """The steps (command number, callable) that a Replayer knows by one key, and their recordings.
 
-    The callables run as Python until the workspace's KernelPolicy tells to record; then replays do.
+    Their Python code runs until the workspace's KernelPolicy says to record it; then replays run.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class _Explorer:
         self._wanted = _keys_by_node(plan, request.outputs)
 
     def explored(self) -> StrictGraph:
-        """The graph, after a visit of all nodes; _NotStrictError for an optional dependency."""
+        """The graph; _NotStrictError if a dependency is optional or missing, or for a cycle."""
         if not self._plan.input_nodes.issuperset(self._given):
             raise _NotStrictError
         for node in self._plan.from_outputs:

@@ -72,7 +72,7 @@ class _Limiter:
         self.dropped_memos: set[int] = set()
 
     def limited(self) -> Computation:
-        """The program without the unwanted rows in commands and, where possible, in matrices."""
+        """The program without rows at unwanted times in commands and, where possible, matrices."""
         out = self.computation
         out.commands = [self._limited_command(command) for command in out.commands]
         out.commands = [

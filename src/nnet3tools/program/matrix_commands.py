@@ -113,7 +113,7 @@ class RowsCommand(MoveCommand):
         return found
 
     def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
-        """A copy for submatrix `own`, whose list `entries` (one per row) the program gets."""
+        """A copy for submatrix `own`; its list `entries`, one per row, is added to the program."""
         number = getattr(computation, f"new_{self.LIST}")(entries)
         return self.replace(**{self.OWN: own, self.LIST: number})
 

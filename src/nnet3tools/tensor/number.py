@@ -118,7 +118,7 @@ class Number:
 
 
 class Measured:
-    """Callable that runs an operator and writes its result, a number, into the same Number."""
+    """Callable that runs an operator and writes its result, a number, into one Number each time."""
 
     __slots__ = ("number", "run")
 

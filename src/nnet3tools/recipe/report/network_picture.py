@@ -171,7 +171,7 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
 
 
 def _places(rows: list[list[int]], num_lines: list[int]) -> tuple[list[Place], int, int]:
-    """(place by box, picture's width, height); rows of box numbers; box i: num_lines[i] lines."""
+    """(Place of each box, picture's width, height); rows have box numbers; num_lines is by box."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]

@@ -172,7 +172,7 @@ class KnownKernels:
         return True
 
     def _make(self, jobs: Sequence[Job]) -> bool:
-        """Compile the kernels of jobs and return True if earlier runs asked for all; else False."""
+        """Whether earlier runs asked for all kernels of `jobs`; if so, they are compiled now."""
         is_known = not self._failed
         for job in jobs:
             if self._asked.setdefault(job.kernel.name, self._run) == self._run:

@@ -66,7 +66,7 @@ def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> 
 
 
 def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> float:
-    """The squared norm of X - H W by subtraction in blocks; X has the columns of all `parts`."""
+    """The squared norm of X - H W, in blocks of `rows` rows; X has the columns of all `parts`."""
     total, begin = 0.0, 0
     for part in parts:
         end = begin + part.shape[1]
