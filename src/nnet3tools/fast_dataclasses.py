@@ -87,7 +87,7 @@ else:
         return type(instance)(**changes)
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, slots=False):
-        """Class decorator with the standard library's meaning."""
+        """Class decorator that works like the standard library's `dataclasses.dataclass`."""
         if cls is None:
             return lambda decorated: _processed(decorated, frozen, eq, repr, slots)
         return _processed(cls, frozen, eq, repr, slots)

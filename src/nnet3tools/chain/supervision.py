@@ -135,8 +135,8 @@ class SupervisionCutter:
     def cut(self, first_frame: int, num_frames: int) -> Supervision:
         """The supervision of the `num_frames` frames from `first_frame` on.
 
-        Its FST has epsilons from a new start state to all states of the first frame, and one final
-        state.
+        Its FST has epsilon arcs from a new start state to all states of the first frame. All paths
+        end in one new final state.
         """
         ends = [first_frame, first_frame + num_frames]
         begin, end = np.searchsorted(self._times, ends).tolist()

@@ -173,7 +173,7 @@ class _Arcs:
         self._shares = self._shares_of(loglikes)
 
     def _shares_of(self, loglikes: _Floats) -> _Floats:
-        """(arcs,) the probability that a path to its target ends with an arc; `loglikes` by arc."""
+        """Each arc's share of the probability of all paths into its target; `loglikes`: of arcs."""
         alpha = np.full(self._num_states, -np.inf)
         alpha[0] = 0.0
         for group in self._groups:
@@ -243,10 +243,9 @@ class _Arcs:
 
 
 def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """For each position, the sum of `counts` (arcs, Q + 1) up to the first that is no deletion.
+    """For each position, the sum of `counts` (arcs, Q + 1) from it to the first non-deletion.
 
-    `is_deletion` is (arcs, Q); that first one is included. A sum is a difference of sums from the
-    right.
+    `is_deletion` is (arcs, Q); the end is included. Each is a difference of sums from the right.
     """
     size = counts.shape[1]
     sums = np.zeros((len(counts), size + 1))

@@ -168,7 +168,7 @@ def _extended(
 
 
 def _labelled(raw: Lattice) -> CompactLattice:
-    """Convert a top-sorted decoder's lattice to a CompactLattice with words as labels."""
+    """Convert a decoder's top-sorted lattice to a CompactLattice with words as labels."""
     fst = raw.fst
     reads = fst.ilabels != 0
     ends = np.zeros(fst.num_arcs + fst.num_states + 1, np.int64)

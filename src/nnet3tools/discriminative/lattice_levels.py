@@ -150,7 +150,7 @@ class LevelledLattice:
         """The expected sum over a path of the arcs' `values`, and its derivative by each -cost.
 
         The derivative by an arc is its posterior times the difference between the expectations over
-        paths through it and over all paths (Povey's thesis, chapter 6). `found` is the costs'.
+        paths through it and over all paths (Povey's thesis, chapter 6). `found`: for these costs.
         """
         forward, backward = np.zeros(len(self._times)), np.zeros(len(self._times))
         with np.errstate(invalid="ignore"):

@@ -71,7 +71,7 @@ class CsrDot(Node):
         )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
-        """An operation that adds to the gradient of S's stored values, or None if S is constant."""
+        """An operation that adds to the gradient of S's stored values; None if not trainable."""
         if not self.children[0].trainable:
             return None
         left, right = (b, adj) if self.trans else (adj, b)

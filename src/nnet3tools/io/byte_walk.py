@@ -126,7 +126,7 @@ class ByteWalk:
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
-        """Move past a vector of at least one Index; return its length and increments of t."""
+        """Move past a vector of Indexes, not empty; return its length, and t's steps if small."""
         self.word(b"<I1V> \x04")
         size = self.integer()
         if size <= 0:

@@ -94,7 +94,7 @@ def collected(wxfilename: str) -> Handed:
 
 
 def clear() -> None:
-    """Drop all offered inputs and collected outputs."""
+    """Forget all that `offer` and `collect` have registered."""
     _offered.clear()
     _collecting.clear()
 

@@ -168,7 +168,7 @@ def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
 
 
 def _times(descriptor: Descriptor) -> list[int]:
-    """The time offsets of the nodes that a descriptor appends; [] if two are equal or x has one."""
+    """A descriptor's time offsets, one per appended node; [] if two are equal or an x has one."""
     offsets = [part.source for part in descriptor.parts if isinstance(part, Leaf)]
     times = [offset.t if isinstance(offset, Offset) else 0 for offset in offsets]
     is_shifted = any(isinstance(offset, Offset) and offset.x for offset in offsets)

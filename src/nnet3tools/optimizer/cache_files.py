@@ -150,7 +150,7 @@ def is_cache(reader: Reader) -> bool:
 def read_entries(
     name: str, reader: Reader, nnet: Nnet, wanted: OptimizeOptions | None = None
 ) -> tuple[list[Entry], bool]:
-    """The (request, program) entries of a cache file, and whether it ends with a seal (Seal).
+    """The (request, program) entries of a cache file, and whether a seal (its maker) follows them.
 
     UserError or ProgramError if it does not fit `nnet`, or was not made with the options `wanted`.
     """

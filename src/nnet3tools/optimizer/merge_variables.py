@@ -50,7 +50,7 @@ class Merges(NamedTuple):
 
 
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
-    """Pairs of matrices that a copy or an in-place component may let merge, in program order."""
+    """The merges that a copy or an in-place component suggests, legal or not, in program order."""
     options = context.options
     components = analysis.components
     found = [Merges(*np.empty((3, 0), np.int64))]

@@ -84,7 +84,7 @@ def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
 def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | None) -> Ints:
     """Remove submatrices not in `used`, and matrices without submatrix, in place.
 
-    Returns the new number of each submatrix, -1 if it was removed. `origins` records the changes.
+    Returns the new number of each submatrix, -1 if it was removed. `origins`, if given, is updated.
     """
     table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))

@@ -185,7 +185,7 @@ class Checker(OrderChecker):
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
-        """ProgramError if a variable (block of a matrix) is changed after it was only read."""
+        """ProgramError if a variable (block of a matrix) is changed after a mere read of it."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)

@@ -129,7 +129,7 @@ class EgsMaking:
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
     def _cmvn_files(self) -> list[Step]:
-        """Steps that write the statistics with which online normalization begins."""
+        """Steps that write egs/global_cmvn.stats, where online normalization begins, if used."""
         if not self.opts.online_cmvn:
             return [Remove((f"{self._egs}/online_cmvn",))]
         stats = self._egs / "global_cmvn.stats"
@@ -286,9 +286,9 @@ class EgsMaking:
         return Jobs(tuple(jobs), tuple(outputs))
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline, but for its output argument, that shuffles the rspecifier `sources`.
+        """The pipeline, but for its output argument, that shuffles the examples of `sources`.
 
-        `group` is the number of the group of archives that the examples are for.
+        `sources` is an rspecifier, `group` the number of the group of archives to be made.
         """
         program = self._names.program("shuffle-egs")
         return ((program, f"--srand={group + self.experiment.options.trainer.srand}", sources),)

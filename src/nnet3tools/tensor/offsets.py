@@ -23,7 +23,7 @@ def rounded_up(num_bytes: int, alignment: int = ALIGNMENT) -> int:
 def assign_offsets(sizes: ArrayLike, first: ArrayLike, last: ArrayLike) -> tuple[list[int], int]:
     """(offsets in bytes, total size) of blocks; blocks that live at the same time do not overlap.
 
-    Block i has sizes[i] bytes and lives from first[i] to last[i]. The smallest of several
+    Block i has sizes[i] bytes and lives from first[i] through last[i]. The smallest of several
     placements is taken, or the first one that needs no more bytes than live at one time.
     """
     size = np.asarray(sizes, np.int64)

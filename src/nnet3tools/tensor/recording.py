@@ -105,9 +105,9 @@ def decide(decision: Callable[[], V]) -> V:
 def optional(decision: Callable[[], bool], like: Any) -> Iterator[bool]:
     """Yield whether to do the work in the `with` block: it is done if `decision()` is true.
 
-    On the device of the array `like`, a GPU, a recording contains the work in any case, and each
-    replay sets a flag that says whether it is done. Such work has no matrix products, and its
-    results are not used outside, except changes in place.
+    If the array `like` is on a GPU, a recording contains the work in any case, and each replay sets
+    a flag that says whether it is done. Such work has no matrix products, and its results are not
+    used outside, except changes in place.
     """
     recorder = state.call_recorder
     if recorder is None:

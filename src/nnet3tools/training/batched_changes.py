@@ -38,7 +38,7 @@ class Selection(Protocol[E]):
         """The range of random choices for `example` with key `key`, such as (first t, last t)."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Choose, perhaps at random, what `cut` keeps, of a result of `bounds`; None: drop it."""
+        """Choose, perhaps at random, what `cut` keeps within `bounds`; None drops the example."""
 
     def cut(self, example: E, key: str, chosen: tuple[int, ...]) -> E:
         """A copy of the example that has only the part `chosen`, a result of `choose`."""

@@ -146,8 +146,8 @@ def for_each_of_kind(
 
     `adapt(key, example)`, if given, returns the example that `work` gets. If `work` raises
     NotFiniteError, the example is reported and not counted. Other DataErrors and RequestErrors get
-    the names of the table and the example. A thread reads examples, and calls `ahead.prepare` with
-    each, while `work` runs; the results do not depend on `ahead`.
+    the names of the table and the example. With `ahead`, a thread reads examples, and calls
+    `ahead.prepare` with each, while `work` runs; the results are the same.
     """
     tally = ExampleTally(rspecifier)
     items = _prepared(rspecifier, holder, ahead, adapt, share)

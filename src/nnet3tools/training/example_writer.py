@@ -63,7 +63,7 @@ class ExampleGroup(NamedTuple):
     ios: Sequence[EncodedIos]
 
     def example(self, number: int) -> NnetExample:
-        """Decode an example of the group."""
+        """Decode example `number` of the group."""
         found = []
         for name, indexes, matrices in self.ios:
             reader = Reader(io.BytesIO(matrices[number]), binary=True)

@@ -62,7 +62,7 @@ class _Latgen:
         acoustic_scale: float,
         num_threads: int = 1,
     ) -> None:
-        """Prepare `num_threads` searches at a time; `acoustic_scale` is undone in lattices."""
+        """Prepare to search in `num_threads` threads; `acoustic_scale` is undone in lattices."""
         from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
 
         self.counts, self.totals = UtteranceCounts(), DecodingTotals()

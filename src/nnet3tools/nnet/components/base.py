@@ -51,8 +51,8 @@ class Properties(enum.IntFlag):
 class PrecomputedIndexes(Declared):
     """Data that a non-simple component computes from input and output indexes, once per program.
 
-    `type_name` is Kaldi's Type(), without angle brackets; program files store it. HAS_SETTINGS is
-    False because the data never change, which would discard recordings.
+    `type_name` is Kaldi's Type(), without angle brackets; program files store it. The data never
+    change, so no recorded run becomes invalid (HAS_SETTINGS is False).
     """
 
     HAS_SETTINGS: ClassVar[bool] = False

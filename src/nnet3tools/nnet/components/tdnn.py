@@ -74,7 +74,7 @@ class TdnnIndexes(PrecomputedIndexes):
         )
 
     def joined(self, rows: Array, num_rows: int) -> JoinedParts | None:
-        """All offsets' `part`s, as ranges of one view of `rows`; None if it has many more rows."""
+        """All `part`s as ranges of one view of `rows`; None if that has many more rows than one."""
         first = int(self.row_offsets.min())
         starts, rest = np.divmod(self.row_offsets - first, self.row_stride)
         count = num_rows + int(starts.max())
@@ -228,7 +228,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
 
     @property
     def _splices(self) -> bool:
-        """Whether to do one product with the inputs of all offsets, copied side by side: faster."""
+        """Whether it is faster to copy the inputs of all offsets side by side, for one product."""
         return 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -72,7 +72,7 @@ def _boxes(network: NetworkFacts) -> list[Box]:
             readers.setdefault(source, []).append(node.name)
 
     def follows(node: NodeFacts) -> str:
-        """The node before `node` in the same box; "" if `node` begins a box."""
+        """The name of the node before `node` in the same box; "" if `node` begins a box."""
         if node.kind != "component" or len(node.sources) != 1:
             return ""
         source, offsets = node.sources[0]

@@ -23,7 +23,7 @@ class CompiledJobs:
     """
 
     def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
-        """Request compiling of the kernels; `bind_fallback()` makes the callable for a failure."""
+        """Request compiling of kernels; `bind_fallback()` makes the callable used if it fails."""
         self._jobs, self._bind_fallback = fused(jobs), bind_fallback
         self._work: Work | None = None
         library.want(job.kernel for job in self._jobs)

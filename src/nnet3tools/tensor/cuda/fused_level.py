@@ -203,7 +203,7 @@ class FusedLevel:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """(source, name) of a kernel for all launches; None for a single launch without a flag."""
+        """(source, name) of a kernel for all launches; None for a single, unconditional launch."""
         if self.num_launches == 1 and self._parts[0].steps[0].flag is None:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]

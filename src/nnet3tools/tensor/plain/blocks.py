@@ -36,7 +36,7 @@ number takes 5 times as long."""
 
 
 def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:
-    """The float64 sum over the first axis, which keeps size 1; `into_float64`: the user is float64.
+    """The sum over the first axis, (1, ...) float64, to be stored in float64 if `into_float64`.
 
     Of float32 rows, 64 (16 with `into_float64`) are added in float32, then the sums in float64.
     """

@@ -49,7 +49,7 @@ def num_threads() -> int:
 
 
 def register(index: int) -> np.ndarray:
-    """Buffer number `index` (REGISTER_BYTES) of the scratch memory that all operators share."""
+    """Buffer number `index`, REGISTER_BYTES uint8, of the scratch memory that operators share."""
     if (found := _registers.get(index)) is None:
         # from the start of a cache line, or vector loads straddle two
         found = _registers[index] = aligned_bytes(REGISTER_BYTES, 64)[:REGISTER_BYTES]

@@ -71,7 +71,7 @@ class _Sorted:
 
 
 def pack_paths(paths: Paths, num_parts: int = 0) -> PackedPaths:
-    """The paths as arrays on the host, which count as `num_parts` acceptors if they are fewer.
+    """The paths as PackedPaths on the host, whose `num_parts` is at least the given one.
 
     ValueError if the output has too many elements to be counted with 32 bits.
     """

@@ -28,7 +28,7 @@ def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
 
 @operator(writes=("frames",))
 def add_patches(frames: Array, patches: Array, pieces: Array) -> None:
-    """Add `patches` (R, H, K, F) to the elements of `frames` that `gather_patches` takes for it."""
+    """Add `patches` (R, H, K, F) to the elements of `frames` that `gather_patches` copies there."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         target = frames[:, first : first + (end - begin - 1) * step + 1 : step]
         np.add(target, patches[:, begin:end, k], out=target)

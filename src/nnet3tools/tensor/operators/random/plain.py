@@ -30,7 +30,7 @@ compiled_draw: list[Callable[[np.ndarray, int], bool]] = []
 
 @functools.cache
 def _jumps() -> tuple[np.ndarray, np.ndarray]:
-    """(A, C), (3, _BLOCK) uint32: 3 j + i + 1 steps of rand_r make A[i, j] s + C[i, j] of s."""
+    """(A, C), (3, _BLOCK) uint32: 3 j + i + 1 steps of rand_r turn s into A[i, j] * s + C[i, j]."""
     count = 3 * _BLOCK
     factor, offset = np.empty(count, np.uint32), np.empty(count, np.uint32)
     factor[0], offset[0] = MULTIPLIER, INCREMENT

@@ -23,7 +23,7 @@ def _elements(rows: Any, cols: Any, values: Any, dtype: Any) -> dict[str, Array]
 
 
 def _sent(array: Any, dtype: Any) -> Array:
-    """The array on the device: a host array is uploaded, a device array is returned as it is."""
+    """The array on the device, of type `dtype`: a host array is uploaded, others are returned."""
     if device_of(array) == "numpy":
         return sent(array, dtype)
     if array.dtype != dtype:
