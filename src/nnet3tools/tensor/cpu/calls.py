@@ -172,7 +172,7 @@ class KnownKernels:
         return True
 
     def _make(self, jobs: Sequence[Job]) -> bool:
-        """Whether earlier runs asked for all kernels of `jobs`; if so, they are compiled now."""
+        """Compile the kernels of `jobs` if earlier runs asked for all of them; returns success."""
         is_known = not self._failed
         for job in jobs:
             if self._asked.setdefault(job.kernel.name, self._run) == self._run:
