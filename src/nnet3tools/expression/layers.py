@@ -166,7 +166,7 @@ def transformer_layer(
     """A layer of self-attention and feed-forward network; with `memory`, a decoder's layer.
 
     A decoder's layer also attends to `memory` (batch, time', dim), the encoder's output. Masks are
-    those of multi_head_attention.
+    those of multi_head_attention. Names of parameters begin with `name`.
     """
 
     def add(x: Node, part: str, sublayer: Callable[[Node], Node]) -> Node:

@@ -68,7 +68,7 @@ _total = tensor.aggregate("_1", "sum", None)
 def evaluate_objective(
     text: str, target: Array, output: Array, deriv: Array | None = None
 ) -> float:
-    """The objective of all rows; sets `deriv` (N, dim), if given, to the derivative by `output`."""
+    """The sum of the formula `text` over all rows; sets `deriv`, if given, to that by `output`."""
     device, (rows, dim) = device_of(output), output.shape
     if device not in _example:
         _example[device] = tensor.empty((0,), like=output)

@@ -85,7 +85,7 @@ class HmmGraphs:
     def _arcs_of(
         self, phone: int, number: int, state: HmmState, pdfs: tuple[int, ...]
     ) -> list[ArcTuple]:
-        """Arcs with transition ids from HMM state `number` to others; `pdfs` is by pdf class."""
+        """Arcs with transition ids from HMM state `number` of `phone`; `pdfs` is by pdf class."""
         arcs: list[ArcTuple] = []
         emitting = state.forward_pdf_class != NO_PDF
         for position, (target, probability) in enumerate(state.transitions):

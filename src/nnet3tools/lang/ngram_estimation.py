@@ -93,7 +93,7 @@ def estimate(
 
 
 def _count(text: NumberedText, order: int, num_words: int) -> list[_Counts]:
-    """Count the n-grams of each order up to `order`; stops before the first order without any."""
+    """The counts of orders 1 to `order`, as far as n-grams occur; words are below `num_words`."""
     seen = text.words[(text.places > 0) & (text.words >= 0)]
     words, zeros = np.arange(num_words), np.zeros(num_words, np.int64)
     occurrences = np.bincount(seen, minlength=num_words)

@@ -52,7 +52,7 @@ def _candidate(name: str, component: Component, rank: int) -> AffineComponent | 
 
 
 def reduce_rank(nnet: Nnet, pattern: str, rank: int) -> None:
-    """Replace matrices of matching affine components by the best rank-`rank` approximation."""
+    """Replace matrices of affine components that match `pattern` by rank-`rank` approximations."""
     num_changed = 0
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         if not name_matches_pattern(name, pattern):

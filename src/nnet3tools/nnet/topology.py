@@ -76,7 +76,7 @@ def find_cycle_without_delay(nnet: Network) -> list[int]:
 
 
 def remove_nodes(nnet: Network, to_remove: Iterable[int]) -> None:
-    """Remove nodes that no remaining node refers to, and renumber the others."""
+    """Remove the nodes `to_remove`, to which no other node refers, and renumber the others."""
     removed = set(to_remove)
     kept = [n for n in range(nnet.num_nodes) if n not in removed]
     old_to_new = [-1] * nnet.num_nodes

@@ -193,7 +193,7 @@ def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[s
 
 
 def _rank_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[str, ...]:
-    """Words that make job `job` one of `num_jobs` processes that train one model together."""
+    """Words that make job `job` of iteration `n` one of `num_jobs` ranks that train one model."""
     return (
         f"--num-{'gpus' if e.wants_gpu else 'workers'}={num_jobs}",
         f"--rank={job - 1}",
@@ -216,7 +216,7 @@ def _shrink(e: Experiment, schedule: Iterations, n: int) -> float:
 
 
 def _average(e: Experiment, n: int, num_jobs: int) -> Step:
-    """The step that averages good models of iteration `n`; for `n` 0, it copies the best model.
+    """The step that averages the good of `num_jobs` models; for iteration `n` = 0, copies the best.
 
     A model is good if its objective is near the best one.
     """

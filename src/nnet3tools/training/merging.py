@@ -30,8 +30,8 @@ E = TypeVar("E")
 def merge_examples(examples: Sequence[DecodableExample], compress_features: bool) -> NnetExample:
     """One example with the rows of all, example by example, and distinct sequence numbers n.
 
-    Inputs and outputs are sorted by name. Examples may be minibatches. DataError if the dimension
-    of a name differs between examples.
+    Inputs and outputs are sorted by name. Examples may be minibatches. With `compress_features`,
+    full matrices are compressed. DataError if the dimension of a name differs between examples.
     """
     stride = int(prototype(examples[0]).io[0].indexes[:, 0].max(initial=0)) + 1
     return NnetExample(

@@ -258,7 +258,7 @@ def _read_part(reader: Reader) -> Component:
 
 
 def _component_from_config(line: ConfigLine, key: str) -> Component:
-    """Make an inner component from a nested config line such as component1='type=... dim=...'."""
+    """Make an inner component from the value of `key`, as in component1='type=... dim=...'."""
     nested = ConfigLine(line.get_string(key), line.file, line.line_number)
     if nested.first_token:
         raise line.error(f"{key} must hold key=value pairs only")

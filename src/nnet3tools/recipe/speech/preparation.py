@@ -136,7 +136,7 @@ def _write_mfcc_conf(rate: int) -> None:
 
 
 def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
-    """Record contents of text files, and sizes and times of sound files, in inputs.json.
+    """Record contents of files `texts`, and sizes and times of files `sounds`, in inputs.json.
 
     A missing text file is recorded as missing. Sound from pipes is left out.
     """
