@@ -38,8 +38,7 @@ def write_examples(
     """Cut tables of features and targets into frame-level examples.
 
     `args` are the features' and the targets' rspecifier and the examples' wspecifier. `holder`
-    reads the targets, `make_targets(utterance, object)` converts them, and `what` is their name in
-    messages.
+    reads the targets, `make_targets(utterance, object)` converts them, messages call them `what`.
     """
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter

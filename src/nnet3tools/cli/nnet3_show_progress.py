@@ -56,7 +56,10 @@ def main(options: Options, args: list[str]) -> None:
 def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
-    """Log objectives between `old` and `new`, and components' shares; `device`: an array there."""
+    """Log the objective at points between `old` and `new`, and each component's share in it.
+
+    `device` is any array on the device that computes, or None for the host.
+    """
     from nnet3tools.nnet.arithmetic import (
         add_nnet,
         component_dot_products,

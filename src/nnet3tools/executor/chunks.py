@@ -73,8 +73,7 @@ class Chunk:
     def rows(self, num_frames: int) -> slice | np.ndarray:
         """The rows of the features that the chunk reads: a slice, or row numbers if rows repeat.
 
-        `num_frames` is the length of the utterance. Rows outside of it repeat its first or last
-        frame.
+        The utterance has `num_frames` frames. Rows outside repeat its first or last frame.
         """
         end = self.first_frame + self.shape.num_inputs
         return clipped_rows(self.first_frame, end, *(self.frames or (0, num_frames)))

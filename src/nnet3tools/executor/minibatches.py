@@ -144,7 +144,10 @@ class QueuedChunks(ChunkPlan):
                 yield self._minibatch(chunk.shape)
 
     def complete(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Yield one minibatch per shape of its waiting chunks; it may hold others' chunks, too."""
+        """Yield one minibatch for each shape that waiting chunks of the utterance have.
+
+        It has the waiting chunks of this shape, also those of other utterances.
+        """
         for shape, queue in self._queues.items():
             if any(waiting is utterance for waiting, _ in queue):
                 yield self._minibatch(shape)

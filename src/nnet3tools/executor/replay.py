@@ -3,8 +3,7 @@
 KernelPolicy (tensor/kernel_policy.py) has the table of when each of the three is done.
 
 A live first run takes notes for the recording: the scratch memory that is needed, and for a GPU the
-steps that draw random decisions or have work for the host. Recording takes a quarter more time than
-a live run.
+steps that draw random decisions or have work for the host. Recording takes a quarter longer.
 
 On a CPU each step has its own recordings, one for each sequence of outcomes, so that their number
 stays small; neighbouring steps without decisions become one list of calls. On a GPU, where a launch

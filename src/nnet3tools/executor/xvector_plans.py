@@ -80,8 +80,7 @@ class EvenChunks(_OneVector):
     def __init__(self, context: NnetContext, chunk_size: int, batch_size: int, pad: bool) -> None:
         """Prepare chunks of `chunk_size` frames, `batch_size` to a minibatch.
 
-        OptionError if the size is not larger than the network's context. `pad`: lengthen shorter
-        utterances to one chunk.
+        OptionError unless the context is shorter. `pad`: lengthen short utterances to one chunk.
         """
         super().__init__(batch_size)
         log.log(f"Left/right context is {context.left}, {context.right}")

@@ -122,7 +122,7 @@ def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -
 
 
 def _window_stats(sums: Stats, window: int, first: int) -> Stats:
-    """By frame from `first` on: statistics (2, D + 1) of `window` frames; `sums` is cumulative."""
+    """By frame >= `first`: statistics (2, D + 1) of `window` frames up to it, by running `sums`."""
     ends = np.arange(first + 1, len(sums))
     return sums[first + 1 :] - sums[np.maximum(ends - window, 0)]
 

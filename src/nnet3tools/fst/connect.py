@@ -95,8 +95,7 @@ def reordered(fst: Fst, numbers: _Ints) -> Fst:
 def breadth_first_sorted(fst: Fst) -> Fst:
     """The FST with its states in breadth-first order (Kaldi's SortBreadthFirstSearch).
 
-    All states must be reachable. If all paths to a state have the same length, states end up in
-    order of time.
+    All states must be reachable. If paths to a state are equally long, states are in time order.
     """
     if not fst.num_states:
         return fst

@@ -181,8 +181,7 @@ class _Determinizer:
 def _sorted_places(elements: list[tuple[int, _Element]]) -> list[int]:
     """The positions of `elements`, (label, element), sorted by label and state.
 
-    Elements with equal keys are in the order in which std::sort leaves them: their weights are
-    summed in it.
+    Elements with equal keys keep std::sort's order, because their weights are summed in it.
     """
     keys = [label << 32 | element.state for label, element in elements]
     if len(keys) > 16 and len(set(keys)) < len(keys):

@@ -38,8 +38,7 @@ _VECTOR, _ACCEPTOR = _start_of(b"vector"), _start_of(b"compact_acceptor")
 def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
     """Move `walk` past a file header; returns (properties, number of states, number of arcs).
 
-    The file must begin with `start_of_file`. OtherFormError for symbol tables, padding and other
-    files.
+    It must begin with `start_of_file`. OtherFormError for symbol tables, padding, other files.
     """
     if sys.byteorder != "little":
         raise OtherFormError

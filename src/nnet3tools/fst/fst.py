@@ -34,8 +34,7 @@ class Fst:
 
     `finals` (N,) are final weights, infinite for states that are not final. `ilabels`, `olabels`,
     `weights` and `nextstates` (A,) describe the arcs, grouped by state. Weights are costs. In an
-    acceptor both labels may be the same array. `properties` are OpenFst's bits from the file's
-    header, or 0.
+    acceptor both labels may be the same array. `properties`: OpenFst's bits in the header, or 0.
     """
 
     start: int

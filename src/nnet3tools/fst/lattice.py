@@ -214,8 +214,7 @@ class CompactLattice(_TwoCosts):
     ) -> CompactLattice:
         """Make a lattice from each state's final weight (None if not final) and arcs.
 
-        A weight is (graph cost, acoustic cost, transition ids); an arc is (word, *weight, next
-        state).
+        A weight is (graph cost, acoustic cost, transition ids), an arc (word, *weight, next state).
         """
         of_fst: list[list[ArcTuple]] = [
             [(word, word, graph, n) for word, graph, _, _, n in of_state] for of_state in arcs

@@ -83,7 +83,10 @@ def expanded(lattice: CompactLattice) -> Lattice:
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Add a path with word, costs and the first `num_inner` ids of `first`; return its end."""
+        """Add a path from `state` with the first `num_inner` ids of `first`; return its last state.
+
+        The path's first arc has the word and the costs of `first`.
+        """
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

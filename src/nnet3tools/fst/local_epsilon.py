@@ -62,7 +62,10 @@ class _Work:
         ]
 
     def join(self, state: int, position: int) -> None:
-        """Join an arc with its target's arcs as labels allow, if one enters or leaves the state."""
+        """Join the arc at `position` of `state`, in place, with the arcs that leave its target.
+
+        Labels must allow it, and either only this arc enter the target or only one leave it.
+        """
         arc = self.arcs[state][position]
         between = arc[3]
         if between in (_DELETED, state):

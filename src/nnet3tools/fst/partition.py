@@ -23,8 +23,7 @@ Members = dict[int, None]
 def minimize_encoded(fst: Fst) -> Fst:
     """Merge equivalent states of an acceptor whose weights are all zero.
 
-    If the acceptor is not deterministic, some equivalent states may remain. Arcs are sorted by
-    label and next state.
+    Arcs are sorted (label, next state). A nondeterministic acceptor may keep equivalent states.
     """
     fst = connect(fst)
     if not fst.num_states:

@@ -122,7 +122,7 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: MatrixForm | AnyBytes | None = None) -> None:
-        """Add the bytes from `begin` to here to `holes`; `form`: None if their size may vary."""
+        """Append (`begin`, this position, `form`) to `holes`; `form` is None if sizes may vary."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:

@@ -69,7 +69,7 @@ class Layout:
         return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def filled(self, columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
-        """Yield records, up to `rest`: `fixed` with the next bytes of columns[i] in each hole i."""
+        """Yield records up to `rest`: `fixed` bytes, with matrix or number i from columns[i]."""
         parts: list[Iterable[bytes]] = [itertools.repeat(self.fixed[0])]
         for column, fixed in zip(columns, self.fixed[1:], strict=True):
             parts += [column, itertools.repeat(fixed)]

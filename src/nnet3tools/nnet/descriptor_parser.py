@@ -56,7 +56,7 @@ class _Level:
 class _Nested:
     """A finished Append, Sum or Failover that may become part of the same operator around it.
 
-    `backwards` are its arguments, last first: earlier arguments of the outer one are appended.
+    `backwards` are its arguments, last first; the outer operator's earlier ones are appended.
     """
 
     level: _Level

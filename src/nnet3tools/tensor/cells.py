@@ -225,8 +225,7 @@ def gru_nonlinearity_backprop(
     argument_deriv^T (reset * state) or, by w_h (C,), the column sums of argument_deriv * cell (see
     GruParts). x and w_h are those of gru_nonlinearity, out_value is its result [h, c], out_deriv
     the derivative by that. `repair` (C,) pulls saturated cells back: -repair * h is added to
-    argument_deriv. The results must not overlap the other operands. The decorator runs the yielded
-    Calls.
+    argument_deriv. Results must not overlap other operands. The decorator runs the yielded Calls.
     """
     dim, parts = len(w_h), gru_parts(x, w_h)
     repaired = 0.0 if repair is None else repair

@@ -158,7 +158,10 @@ class Tally(Number):
         self._host_value: float | None = float(value)
 
     def _update_host_value(self, function: Callable[[float, float], float], value: Any) -> None:
-        """Set the host's copy to function(copy, value), now and in replays; None for a Number."""
+        """Set the host's copy of the number to function(copy, value), now and in each replay.
+
+        If `value` is a Number instead of a float, the copy becomes None: it is unknown.
+        """
 
         def update() -> None:
             before = self._host_value

@@ -71,7 +71,10 @@ def dispatch(
 
 @contextmanager
 def recorders(event_recorder: Recorder | None, call_recorder: Recorder | None) -> Iterator[None]:
-    """In the `with` block, record decisions and actions, and operator calls (None: do not)."""
+    """Let this thread use these recorders in the `with` block; None: do not record.
+
+    The first records decisions and actions of the host, the second operator calls.
+    """
     before = state.event_recorder, state.call_recorder
     state.event_recorder, state.call_recorder = event_recorder, call_recorder
     try:

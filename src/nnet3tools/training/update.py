@@ -186,8 +186,8 @@ class MaxChange:
     ) -> None:
         """Log the components `names` that exceeded their limits, and a too large change as a whole.
 
-        `limits` and the whole's `limit` contain the factor `limit_scale`. Changes count `scale`
-        times. On a GPU nothing is logged.
+        `limits` and the whole's `limit` contain the factor `limit_scale`. Norms of changes are
+        multiplied by `scale`. On a GPU nothing is logged.
         """
         active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
         for i in active:

@@ -48,8 +48,8 @@ class JobKind(enum.IntEnum):
 class Job(NamedTuple):
     """What to make of the FST at position `at` of a byte string; the rest depends on JobKind.
 
-    PIECES: the frames `first_frame` to + `num_frames` of a supervision of `size` frames. GRAPHS: a
-    graph with a path of at most `size` arcs. Others: no further field.
+    PIECES: `num_frames` frames from `first_frame` on of a supervision of `size` frames. GRAPHS: a
+    graph with a path of at most `size` arcs. Other kinds use only `at`.
     """
 
     at: int

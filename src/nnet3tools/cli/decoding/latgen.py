@@ -84,8 +84,7 @@ class _Latgen:
         """Decode utterances (key, features, i-vectors, graph) and write the results to `tables`.
 
         `tables`: wspecifiers of lattices and perhaps words and alignments. When `pauses()` says
-        that the input waits, all results so far are written. NothingDoneError if none could be
-        decoded.
+        that the input waits, all results so far are written. NothingDoneError if none was decoded.
         """
         from nnet3tools.cli.decoding_io import DecodingOutputs
         from nnet3tools.recognizer.outputs import outputs_in_order

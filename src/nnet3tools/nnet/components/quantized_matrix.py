@@ -51,7 +51,7 @@ class QuantizedMatrix:
     def of(cls, matrix: NDArray[np.float32], bits: int, limits: NDArray[np.float32]) -> Self:
         """Quantize a float matrix, with the least row scales that integer_affine's bounds allow.
 
-        32 bits stay floats. `limits` (2,): least and largest input value; (0,): those of each row.
+        32 bits: floats. `limits` are the least and the largest input; empty: found by input row.
         """
         dtype = DTYPES[bits]
         if not np.isfinite(matrix).all():

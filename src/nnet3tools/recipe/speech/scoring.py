@@ -100,7 +100,7 @@ def best_scale(errors: dict[float, int]) -> float:
 
 
 def write_model_directory() -> None:
-    """Write to "." the files for decoding, with the language model's scale of the fewest errors."""
+    """Write the files for decoding to "."; the scale of the language model makes fewest errors."""
     numbers = SymbolTable.load(str(GRAPH / "words.txt")).numbers
     names = {str(number): name for name, number in numbers.items()}
     said = read_table(HELD_OUT / "text")

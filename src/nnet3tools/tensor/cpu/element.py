@@ -37,8 +37,7 @@ class Plan:
     """A kernel (C text) with the arguments that are equal for all operands of one layout.
 
     The kernel's arguments are the integers `first` (sizes of axes), then addresses, strides and
-    values of operands. `steps` is the outermost loop's size, `work` the approximate number of
-    elements.
+    values of operands. `steps` is the outermost loop's size, `work` roughly the number of elements.
     """
 
     def __init__(

@@ -77,8 +77,7 @@ class Cublas:
         """Send later products to the CUDA stream `stream`.
 
         Each stream has a workspace, because products of two streams may run at the same time. All
-        workspaces have one size, because cuBLAS's choice of a kernel, and so rounding, depends on
-        the size.
+        have one size, because cuBLAS's choice of a kernel, and so rounding, depends on the size.
         """
         if stream not in self._workspaces:
             self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)

@@ -116,7 +116,7 @@ def in_registers(source: str) -> str:
 
 
 def size_of_table(num_words: int) -> int:
-    """The words of the kernel parameter for a table of `num_words`: _FEW_WORDS or MOST_WORDS."""
+    """The size, in words, of the kernel parameter for a table of `num_words`: one of two sizes."""
     return _FEW_WORDS if num_words <= _FEW_WORDS else MOST_WORDS
 
 

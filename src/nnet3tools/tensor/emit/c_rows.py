@@ -197,9 +197,8 @@ class _Rows:
     ) -> list[str]:  # fmt: skip
         """C lines of a loop over a row: compute the values `roots`, then do the lines `last`.
 
-        The loop, number `stage`, loads values that earlier stages kept. It begins at element
-        `begin`; with `by_parts` it ends after `_added` elements. `clauses` are for OpenMP's simd
-        directive.
+        The loop, number `stage`, loads what earlier stages kept. It begins at element `begin`; with
+        `by_parts` it ends after `_added` elements. `clauses` are for OpenMP's simd directive.
         """
         if not last:
             return []
@@ -270,7 +269,7 @@ class _Rows:
     def _streams(self, last: int) -> list[str]:
         """C lines that store a row in vectors, bypassing the caches, if possible; else no lines.
 
-        The lines store elements 0 to the C variable `first` - 1. `last` is the last stage.
+        The lines store the elements before number `first`, a C variable. `last` is the last stage.
         """
         if len(self._stored) != 1:
             return []

@@ -220,8 +220,7 @@ class BlockPlan:
         """Calls that evaluate the plan's expressions for these operands.
 
         `sinks[i](block, rows)` returns the call that stores or uses the array `block`: the values
-        of expression i for the slice `rows`. If all rows have one value, it is called once, with
-        all.
+        of expression i for the slice `rows`. If all rows have one value, there is one call for all.
         """
         calls: list[Call] = []
         known: dict[Instruction, np.ndarray] = {}

@@ -101,8 +101,7 @@ def fisher_replace(
 ) -> Iterator[Call]:  # fmt: skip
     """Set W of each natural-gradient estimate to A (J + diag(coefficients) W), with A = transform.
 
-    J is overwritten. On a GPU W stays if the coefficients are 0, as they are if products are
-    not finite.
+    J is overwritten. On a GPU, coefficients of 0 (if products are not finite) leave W unchanged.
     """
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         yield Call.of(_add_scaled_rows, one, numbers, new)

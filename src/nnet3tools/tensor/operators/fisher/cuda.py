@@ -153,7 +153,7 @@ _MOST_MEMORY = 256
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """What the first call of `make()` for `key` on this device returned: memory that stays.
+    """Device memory for `key`: the result of `make()`, which is called once for a key and device.
 
     Its addresses, in tables on the device, thus stay valid. Scratch memory would not do: work on
     other streams may use it.

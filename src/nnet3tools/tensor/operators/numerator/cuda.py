@@ -56,7 +56,7 @@ def numerator(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """The operator `numerator` on a GPU, in float64; host memory is packed and uploaded first."""
+    """The operator `numerator` on a GPU, in float64; `paths` in host memory are uploaded first."""
     if isinstance(paths, Paths):
         packed = pack_paths(paths)
         ints, costs = sent(packed.ints), sent(packed.costs, np.float64)
