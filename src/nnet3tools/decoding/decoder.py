@@ -150,10 +150,11 @@ class Decoder:
         place = int(costs.argmin())
         best = costs[place]
         cutoff, beam = self._cutoff(costs, best)
-        self._grow_hash(len(order))
+        wanted = int(np.float32(len(order)) * np.float32(self._options.hash_ratio))
+        self._hash_size = max(self._hash_size, wanted)
         limit = self._first_limit(frame.states[order[place]], best, loglikes) + beam
         active = order[costs <= cutoff]
-        sources, arcs = graph.emitting(frame.states[active], active)
+        sources, arcs = graph.leaving(frame.states[active], active, epsilon=False)
         acoustic = -best - loglikes[graph.pdfs[fst.ilabels[arcs]]]
         totals = frame.costs[sources] + acoustic + fst.weights[arcs]
         # Arcs that are too expensive compared with the best path so far are not followed.
@@ -177,7 +178,7 @@ class Decoder:
         `best` is the token's cost, `state` its state, `loglikes` (pdfs,) the next frame's outputs.
         """
         graph, fst = self.graph, self.graph.fst
-        _, arcs = graph.emitting(np.array([state]), np.zeros(1, np.intp))
+        _, arcs = graph.leaving(np.array([state]), np.zeros(1, np.intp), epsilon=False)
         costs = fst.weights[arcs] + -best - loglikes[graph.pdfs[fst.ilabels[arcs]]] + best
         return np.fmin.reduce(costs, initial=_INFINITY)
 
@@ -205,10 +206,6 @@ class Decoder:
             states % self._hash_size, return_index=True, return_inverse=True
         )
         return np.argsort(first[bucket], kind="stable")
-
-    def _grow_hash(self, num_tokens: int) -> None:
-        wanted = int(np.float32(num_tokens) * np.float32(self._options.hash_ratio))
-        self._hash_size = max(self._hash_size, wanted)
 
     def _cutoff(
         self, costs: NDArray[np.float32], best: np.float32
@@ -253,7 +250,7 @@ class Decoder:
             return states, costs, NO_LINKS
         states, costs = self._followed(states, costs, limit, waiting)
         tokens = np.flatnonzero(graph.has_epsilon[states] & (costs < limit))
-        sources, arcs = graph.epsilon(states[tokens], tokens)
+        sources, arcs = graph.leaving(states[tokens], tokens, epsilon=True)
         kept = costs[sources] + fst.weights[arcs] < limit
         sources, arcs = sources[kept], arcs[kept]
         targets = self._place[fst.nextstates[arcs]]

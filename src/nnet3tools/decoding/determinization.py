@@ -190,7 +190,7 @@ class Determinizer:
         for other in elements[1:]:
             if _compare(other[0], other[1], (graph, acoustic, ())) > 0:
                 graph, acoustic, _ = other
-            prefix = _common_prefix(prefix, other[2])
+            prefix = common_prefix(prefix, other[2])
         size = len(prefix)
         rest = {
             state: (g - graph, a - acoustic, ids[size:]) for state, (g, a, ids) in subset.items()
@@ -300,7 +300,8 @@ def _compare(graph: np.float32, acoustic: np.float32, other: _Element) -> int:
     return 0 if graph == other[0] else 1 if graph < other[0] else -1
 
 
-def _common_prefix(first: _Ids, other: _Ids) -> _Ids:
+def common_prefix(first: _Ids, other: _Ids) -> _Ids:
+    """The longest sequence with which two sequences of transition ids begin."""
     for place, (one, another) in enumerate(zip(first, other, strict=False)):
         if one != another:
             return first[:place]

@@ -85,29 +85,17 @@ class DecodingGraph:
         """Final cost of each state, (N,); infinite for states that are not final."""
         return self.fst.finals
 
-    def emitting(
-        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
+    def leaving(
+        self, states: NDArray[np.int32], tokens: NDArray[np.intp], *, epsilon: bool
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (token, arc) of the arcs with transition ids; tokens[i] is in states[i]."""
-        tokens, arcs = self._leaving(states, tokens)
-        chosen = self.fst.ilabels[arcs] != EPSILON
-        return tokens[chosen], arcs[chosen]
+        """Arrays (tokens[i], arc number), one entry for each arc that leaves states[i].
 
-    def epsilon(
-        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (tokens[i], arc number), one entry for each epsilon arc that leaves states[i]."""
-        tokens, arcs = self._leaving(states, tokens)
-        chosen = self.fst.ilabels[arcs] == EPSILON
-        return tokens[chosen], arcs[chosen]
-
-    def _leaving(
-        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        With `epsilon` only epsilon arcs count, else only arcs with transition ids.
+        """
         firsts = self.fst.offsets[states]
         counts = self.fst.offsets[states + 1] - firsts
         ends = np.cumsum(counts)
         size = int(ends[-1]) if len(ends) else 0
-        return np.repeat(tokens, counts), np.arange(size) + np.repeat(
-            firsts - ends + counts, counts
-        )
+        arcs = np.arange(size) + np.repeat(firsts - ends + counts, counts)
+        chosen = (self.fst.ilabels[arcs] == EPSILON) == epsilon
+        return np.repeat(tokens, counts)[chosen], arcs[chosen]

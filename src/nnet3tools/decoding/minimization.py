@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3tools.decoding.determinization import common_prefix
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
 from nnet3tools.fst.lattice_conversion import top_sorted
 from nnet3tools.fst.weights import single
@@ -70,7 +71,7 @@ def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
         shift = min(length for _, _, length in parts)
         first = _first_ids(arcs, finals, *parts[0][:2], shift)
         for part in parts[1:]:
-            first = first[: _num_common(first, _first_ids(arcs, finals, *part[:2], len(first)))]
+            first = common_prefix(first, _first_ids(arcs, finals, *part[:2], len(first)))
         shifts[state] = len(first)
     return shifts
 
@@ -93,13 +94,6 @@ def _beginning(arcs: _Arcs, finals: _Finals, state: int, length: int) -> _Ids:
         found += arcs[state][0][3]
         state = arcs[state][0][4]
     return found[:length]
-
-
-def _num_common(one: _Ids, other: _Ids) -> int:
-    for place, (first, second) in enumerate(zip(one, other, strict=False)):
-        if first != second:
-            return place
-    return min(len(one), len(other))
 
 
 # -- weights

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.decoding.native.library import c_arrays
 from nnet3tools.errors import ProgramError
 from nnet3tools.fst.fst import NO_STATE, Fst
 from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings
@@ -42,10 +43,19 @@ def determinized_by(
     """
     if not lattice.is_top_sorted:
         raise ProgramError("a lattice to be determinized has states out of order")
-    arrays = _arrays(lattice)
-    given = _Lattice(
-        lattice.fst.num_states, lattice.fst.num_arcs, *(array.ctypes.data for array in arrays)
+    fst = lattice.fst
+    arrays = c_arrays(
+        (fst.offsets, np.int64),
+        (fst.ilabels, np.int32),
+        (fst.nextstates, np.int32),
+        (fst.weights, np.float32),
+        (lattice.acoustic, np.float32),
+        (fst.finals, np.float32),
+        (lattice.final_acoustic, np.float32),
+        (lattice.strings.ends, np.int64),
+        (lattice.strings.ids, np.int32),
     )
+    given = _Lattice(fst.num_states, fst.num_arcs, *(array.ctypes.data for array in arrays))
     made, reached = _Lattice(), ctypes.c_double()
     run: Any = library.nn_determinize
     run.argtypes = (
@@ -61,23 +71,6 @@ def determinized_by(
         return _copied(made), reached.value
     finally:
         library.nn_free_lattice(ctypes.byref(made))
-
-
-def _arrays(lattice: CompactLattice) -> list[NDArray]:
-    """The arrays of a lattice with C's element types, in the order of the fields of `_Lattice`."""
-    fst = lattice.fst
-    wanted: list[tuple[NDArray, type]] = [
-        (fst.offsets, np.int64),
-        (fst.ilabels, np.int32),
-        (fst.nextstates, np.int32),
-        (fst.weights, np.float32),
-        (lattice.acoustic, np.float32),
-        (fst.finals, np.float32),
-        (lattice.final_acoustic, np.float32),
-        (lattice.strings.ends, np.int64),
-        (lattice.strings.ids, np.int32),
-    ]
-    return [np.ascontiguousarray(array, kind) for array, kind in wanted]
 
 
 def _copied(made: _Lattice) -> CompactLattice:
@@ -111,11 +104,10 @@ def top_order_by(library: ctypes.CDLL, lattice: CompactLattice) -> NDArray[np.in
     fst, size = lattice.fst, lattice.fst.num_states
     order, way = np.empty(size, np.int32), np.empty(size, np.int32)
     after = np.empty(size, np.int64)
-    offsets = np.ascontiguousarray(fst.offsets, np.int64)
-    targets = np.ascontiguousarray(fst.nextstates, np.int32)
+    given = c_arrays((fst.offsets, np.int64), (fst.nextstates, np.int32))
     run: Any = library.nn_top_order
     run.argtypes = (ctypes.c_int64, *[ctypes.c_void_p] * 5)
-    arrays = (offsets, targets, after, way, order)
+    arrays = (*given, after, way, order)
     return order if run(size, *(array.ctypes.data for array in arrays)) else None
 
 
@@ -126,14 +118,13 @@ def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int
     """
     fst, size = lattice.fst, lattice.fst.num_states
     costs, entered = np.empty((size, 2), np.float32), np.empty(size, np.int64)
-    wanted: tuple[tuple[NDArray, type], ...] = (
+    arrays = c_arrays(
         (fst.offsets, np.int64),
         (fst.nextstates, np.int32),
         (fst.weights, np.float32),
         (lattice.acoustic, np.float32),
         (fst.finals, np.float32),
     )
-    arrays: list[NDArray] = [np.ascontiguousarray(array, kind) for array, kind in wanted]
     run: Any = library.nn_best_path
     run.restype, run.argtypes = ctypes.c_int64, (ctypes.c_int64, *[ctypes.c_void_p] * 7)
     last = run(size, *(array.ctypes.data for array in (*arrays, costs, entered)))

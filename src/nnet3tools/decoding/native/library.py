@@ -8,6 +8,9 @@ import typing
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.library import load_files
@@ -29,6 +32,11 @@ class OptionStruct(ctypes.Structure):
     def of(cls, options: SearchOptions) -> Self:
         """Copy the values of `options` to the C struct."""
         return cls(**{name: getattr(options, name) for name in _OPTIONS})
+
+
+def c_arrays(*wanted: tuple[NDArray, type]) -> list[NDArray]:
+    """The given arrays as C reads them: contiguous, with the element types beside them."""
+    return [np.ascontiguousarray(array, kind) for array, kind in wanted]
 
 
 def decoding_library() -> ctypes.CDLL | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.frames import Links, TokenLattice
 from nnet3tools.decoding.graph import DecodingGraph
-from nnet3tools.decoding.native.library import OptionStruct
+from nnet3tools.decoding.native.library import OptionStruct, c_arrays
 from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.errors import DataError, ProgramError
 
@@ -51,7 +51,15 @@ class NativeDecoder:
         """Prepare searches over `graph`, which decoders may share; MemoryError if memory ends."""
         self.graph = graph
         self._library: Any = library
-        arrays = _arrays(graph)
+        arrays = c_arrays(
+            (graph.fst.finals, np.float32),
+            (graph.fst.offsets, np.int64),
+            (graph.fst.ilabels, np.int32),
+            (graph.fst.nextstates, np.int32),
+            (graph.fst.weights, np.float32),
+            (graph.pdfs, np.int32),
+            (graph.has_epsilon, np.bool_),
+        )
         given = _Graph(graph.num_states, graph.fst.start, *(array.ctypes.data for array in arrays))
         self._alive = (given, arrays)  # C reads these arrays as long as the search exists
         new = self._library.nn_search_new
@@ -174,20 +182,6 @@ def _check(result: int) -> None:
         raise DataError("the decoding graph has an epsilon loop that makes paths cheaper")
     if result < 0:
         raise MemoryError
-
-
-def _arrays(graph: DecodingGraph) -> list[NDArray]:
-    """The arrays of a graph with C's element types, in the order of the fields of `_Graph`."""
-    wanted: tuple[tuple[NDArray, type], ...] = (
-        (graph.fst.finals, np.float32),
-        (graph.fst.offsets, np.int64),
-        (graph.fst.ilabels, np.int32),
-        (graph.fst.nextstates, np.int32),
-        (graph.fst.weights, np.float32),
-        (graph.pdfs, np.int32),
-        (graph.has_epsilon, np.bool_),
-    )
-    return [np.ascontiguousarray(array, kind) for array, kind in wanted]
 
 
 def _links(count: int) -> Links:
