@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.device_options import CudaDeviceOptions, DeviceOptions
+from nnet3tools.cli.device_options import CudaDeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.cli.program_cache import ProgramCacheOptions
 from nnet3tools.compiler.options import CompilerOptions
@@ -27,7 +28,7 @@ from nnet3tools.recognizer.utterances import (
 if TYPE_CHECKING:
     from nnet3tools.executor.looped_computer import LoopedComputer
     from nnet3tools.executor.utterance_computer import UtteranceComputer
-    from nnet3tools.io.table import TableWriter
+    from nnet3tools.nnet.nnet import Nnet
 
 
 class UtteranceOptions(OptionGroup):
@@ -57,55 +58,41 @@ class UtteranceOptions(OptionGroup):
                 raise OptionError(f"--{name} does not go with --looped=true")
 
 
-def compute_all(
-    computer: UtteranceComputer | LoopedComputer,
-    features_rspecifier: str,
-    options: InputOptions,
-    counts: UtteranceCounts,
-    writer: TableWriter[np.ndarray],
-) -> None:
-    """Compute the output of each utterance in a table, write it, and count the utterances."""
-    pauses = InputPauses()
-    given = ((*each, None) for each in utterances(features_rspecifier, options, counts, pauses))
-    found = outputs_in_order(computer, given, pauses=pauses, flush=writer.flush)
-    for key, output, _ in found:
-        writer.write(key, np.exp(output, out=output) if options.apply_exp else output)
-        counts.done += 1
-
-
-def compute_utterances(
-    options: UtteranceOptions, device_options: DeviceOptions, args: list[str]
+def compute_table(
+    args: list[str],
+    inputs: InputOptions,
+    cache: ProgramCacheOptions,
+    new_computer: Callable[[Nnet, np.ndarray | None], UtteranceComputer | LoopedComputer],
+    log_batches: bool = False,
 ) -> int:
-    """Write network outputs; `args`: model, features, outputs. Returns the exit status."""
+    """Write network outputs; `args`: model, features, outputs. Returns the exit status.
+
+    `new_computer` makes the computer of a network and of the priors that divide its outputs. With
+    `log_batches`, the number of minibatches is logged.
+    """
     from nnet3tools.executor.looped_computer import LoopedComputer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.recognizer.models import read_model
 
     nnet_in, features_rspecifier, outputs_wspecifier = args
-    options.inputs.check()
-    simple = replace(options.simple, compiler=options.compiler)
-    simple.check()
-    if options.looped:
-        options.check_looped()
-    options.cache.check()
-    device = device_options.choose()
-    counts = UtteranceCounts()
-    nnet, priors = read_model(nnet_in, options.inputs.use_priors)
-    computer: UtteranceComputer | LoopedComputer
+    counts, pauses = UtteranceCounts(), InputPauses()
+    nnet, priors = read_model(nnet_in, inputs.use_priors)
     with naming(nnet_in):
-        if options.looped:
-            computer = LoopedComputer(nnet, simple, priors, like=device)
-        else:
-            computer = computer_for_tables([outputs_wspecifier], nnet, simple, priors, like=device)
+        computer = new_computer(nnet, priors)
     if not isinstance(computer, LoopedComputer):
-        options.cache.read(computer.compiler)
+        cache.read(computer.compiler)
     with contextlib.suppress(NothingDoneError), TableWriter(outputs_wspecifier, MATRIX) as writer:
-        compute_all(computer, features_rspecifier, options.inputs, counts, writer)
+        given = ((*each, None) for each in utterances(features_rspecifier, inputs, counts, pauses))
+        found = outputs_in_order(computer, given, pauses=pauses, flush=writer.flush)
+        for key, output, _ in found:
+            writer.write(key, np.exp(output, out=output) if inputs.apply_exp else output)
+            counts.done += 1
         counts.check()
-    if counts.done and not isinstance(computer, LoopedComputer):
-        options.cache.write(computer.compiler)
-    computer.close()
+    if not isinstance(computer, LoopedComputer):
+        if counts.done:
+            cache.write(computer.compiler)
+        computer.close(log_batches)
     return counts.report()
 
 
@@ -158,7 +145,23 @@ def nnet3_compute(options: Nnet3ComputeOptions, args: list[str]) -> int | None:
     for name in ("output_derivs", "input_derivs", "model_derivative"):
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
-    return compute_utterances(options.utterances, options.device, args)
+    given = options.utterances
+    given.inputs.check()
+    simple = replace(given.simple, compiler=given.compiler)
+    simple.check()
+    if given.looped:
+        given.check_looped()
+    given.cache.check()
+    device = options.device.choose()
+
+    def new_computer(nnet: Nnet, priors: np.ndarray | None) -> UtteranceComputer | LoopedComputer:
+        from nnet3tools.executor.looped_computer import LoopedComputer
+
+        if given.looped:
+            return LoopedComputer(nnet, simple, priors, like=device)
+        return computer_for_tables(args[2:], nnet, simple, priors, like=device)
+
+    return compute_table(args, given.inputs, given.cache, new_computer)
 
 
 def run_program_once(options: Nnet3ComputeOptions, args: list[str]) -> None:
@@ -240,25 +243,16 @@ class ComputeBatchOptions(OptionGroup):
 @program("nnet3-compute-batch", COMPUTE_BATCH_USAGE, ComputeBatchOptions, num_args=3)
 def nnet3_compute_batch(options: ComputeBatchOptions, args: list[str]) -> int:
     from nnet3tools.executor.utterance_computer import computer_together
-    from nnet3tools.io.holders import MATRIX
-    from nnet3tools.io.table import TableWriter
-    from nnet3tools.recognizer.models import read_model
 
-    nnet_in, features_rspecifier, outputs_wspecifier = args
     options.inputs.check()
     batch = replace(options.batch, compiler=options.compiler)
     batch.check()
     options.cache.check()
     device = options.device.choose()
-    counts = UtteranceCounts()
-    nnet, priors = read_model(nnet_in, options.inputs.use_priors)
-    with naming(nnet_in):
-        computer = computer_together(nnet, batch, priors, like=device)
-    options.cache.read(computer.compiler)
-    with contextlib.suppress(NothingDoneError), TableWriter(outputs_wspecifier, MATRIX) as writer:
-        compute_all(computer, features_rspecifier, options.inputs, counts, writer)
-        counts.check()
-    if counts.done:
-        options.cache.write(computer.compiler)
-    computer.close(log_batches=True)
-    return counts.report()
+    return compute_table(
+        args,
+        options.inputs,
+        options.cache,
+        lambda nnet, priors: computer_together(nnet, batch, priors, like=device),
+        log_batches=True,
+    )
