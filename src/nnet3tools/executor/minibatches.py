@@ -77,9 +77,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """One run of a program: its shape and parts. Input rows that no part covers are zero.
+    """One run of a program: its shape, and the parts of utterances in it.
 
-    With `check_parts_only`, rows outside the parts' outputs may be NaN or infinite.
+    Input rows that no part covers are zero. If `check_parts_only`, other outputs may be infinite.
     """
 
     shape: ChunkShape

@@ -59,7 +59,7 @@ class SumDescriptor:
         return np.full(num_rows, self.constant, np.float32)
 
     def dim(self, nnet: NodeDims) -> int:
-        """Number of columns of the part; ConfigError if its terms disagree."""
+        """Number of columns of this part of a descriptor; ConfigError if its terms disagree."""
         raise NotImplementedError
 
     def modulus(self) -> int:
@@ -67,7 +67,7 @@ class SumDescriptor:
         return math.lcm(*(term.modulus() for term in self.terms))
 
     def text(self, node_names: Sequence[str]) -> str:
-        """The part as Kaldi prints it, with names for node numbers."""
+        """This part of a descriptor as Kaldi prints it; node_names[n] is the name of node n."""
         raise NotImplementedError
 
     def renumber(self, old_to_new: Sequence[int]) -> SumDescriptor:

@@ -177,9 +177,9 @@ def _utterances(
     counts: UtteranceCounts,
     pauses: InputPauses,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
-    """(key, features, i-vectors or None, graph) of each utterance, for the tables in `args`.
+    """(key, features, i-vectors or None, graph) of each utterance, for the program's words `args`.
 
-    `graph` is the utterance's or the common one. `pauses` will watch the table of features.
+    `graph` is the utterance's or the common one. `pauses` will watch the table read first.
     """
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table

@@ -41,7 +41,7 @@ class _BlockComponent(Component):
         return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     def blocks(self, matrix: Array) -> list[Array]:
-        """Views of the blocks of an input matrix or its derivative."""
+        """Views of the equal blocks of columns of an input matrix or its derivative."""
         dim = self.output_dim
         return [matrix[:, k : k + dim] for k in range(0, matrix.shape[1], dim)]
 

@@ -154,7 +154,7 @@ def write_relu(
 
 @register("channel-average-layer")
 class ChannelAverage(Layer):
-    """The mean of the input's blocks of columns."""
+    """The mean of the input's blocks of `dim` columns."""
 
     OPTIONS = options(INPUT, dim=Option(-1, POSITIVE))
 
