@@ -179,7 +179,7 @@ class Nnet(_Nnet):
     def _computer_for(
         self, options: SimpleComputationOptions, use_priors: bool
     ) -> UtteranceComputer:
-        """The computer of outputs, with `use_priors` less log priors; kept until a change."""
+        """The object that computes outputs; the last one if network and arguments are the same."""
         state = options, use_priors, self._digest()
         if self._computer is None or self._computer[0] != state:
             if use_priors and self.transition_model is None:

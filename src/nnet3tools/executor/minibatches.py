@@ -79,7 +79,7 @@ class Part:
 class Minibatch:
     """One run of a program: its shape, and the parts of utterances in it.
 
-    Input rows that no part covers are zero. If `check_parts_only`, other outputs may be infinite.
+    Input rows that no part covers are zero. If `check_parts_only`, other outputs may be NaN or inf.
     """
 
     shape: ChunkShape

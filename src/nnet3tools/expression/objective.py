@@ -68,7 +68,7 @@ _total = tensor.aggregate("_1", "sum", None)
 def evaluate_objective(
     text: str, target: Array, output: Array, deriv: Array | None = None
 ) -> float:
-    """The sum of the formula `text` over all rows; sets `deriv`, if given, to that by `output`."""
+    """Sum of objective `text` over rows; sets `deriv`, if given, to its derivative by `output`."""
     device, (rows, dim) = device_of(output), output.shape
     if device not in _example:
         _example[device] = tensor.empty((0,), like=output)
