@@ -39,7 +39,7 @@ def merge_chain_examples(
 ) -> NnetChainExample:
     """One example with the inputs of all, example by example, and their outputs frame by frame.
 
-    DataError if the examples do not match, or one of them is already a minibatch.
+    `compress_features`: compress inputs. DataError if examples do not match or one is a minibatch.
     """
     stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
     inputs = merge_runs(merged_by_layout(examples, attrgetter("inputs")), stride, compress_features)

@@ -74,7 +74,8 @@ class DecodingOutputs:
     ) -> None:
         """Open `tables`: one to three wspecifiers, for lattices, words and alignments.
 
-        `compact`: lattices are CompactLattices. `stack` closes the tables.
+        `compact`: CompactLattices. `symbol_table` ("": none) has words to log. `stack` closes
+        tables.
         """
         from nnet3tools.cli.tables import OptionalTable
         from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE

@@ -93,7 +93,7 @@ def chunks_of_utterance(
     options: ChunkOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple)."""
+    """Cut `num_frames` frames to chunks; the last may be shorter (Kaldi's DecodableNnetSimple)."""
     factor = options.frame_subsampling_factor
     num_outputs = -(-num_frames // factor)
     chunks = []
@@ -130,7 +130,7 @@ def chunks_for_batches(
     options: BatchComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Cut an utterance into chunks of equal length (Kaldi's NnetBatchComputer)."""
+    """Cut an utterance of `num_frames` into chunks of equal length (Kaldi's NnetBatchComputer)."""
     factor, size = options.frame_subsampling_factor, outputs_per_chunk
     num_outputs = -(-num_frames // factor)
     if num_outputs <= size and options.ensure_exact_final_context:

@@ -57,7 +57,7 @@ def dense(
 
 
 def embedding(indexes: Node, vocabulary: int, dim: int, name: str) -> Node:
-    """Rows of a table (vocabulary, dim), one for each index: (.., dim)."""
+    """Rows of the parameter `name`_E, (vocabulary, dim), one for each index: (.., dim)."""
     table = indexes.graph.weights(
         f"{name}_E", (vocabulary, dim), lambda shape: initial.glorot_uniform(shape, fan_out=True)
     )

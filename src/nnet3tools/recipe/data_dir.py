@@ -142,7 +142,7 @@ class DataDir:
     def held_out(
         self, num_valid: int, num_train: int, least: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """Choose utterances for validation, and others for diagnostics; returns both lists.
+        """Choose `num_valid` utterances for validation and, for diagnostics, `num_train` others.
 
         With a file utt2uniq, all copies of a validation recording are in the first list. DataError
         if there are fewer than `least` utterances, by default 4 * `num_valid` + 1.

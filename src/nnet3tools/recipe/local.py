@@ -56,11 +56,10 @@ class Machine:
 
 
 def this_machine(num_jobs: int, most_training: int, wants_gpu: bool, num_gpus: int = 0) -> Machine:
-    """The Machine with as many workers as processors, memory and GPUs allow.
+    """The Machine with as many workers as processors, memory and (if `wants_gpu`) GPUs allow.
 
     A positive `num_jobs` limits the number of workers, a positive `num_gpus` the GPUs.
-    `most_training` jobs train at once; one more worker is for diagnostics. OptionError if there are
-    fewer GPUs.
+    `most_training` jobs train at once; one more is for diagnostics. OptionError for fewer GPUs.
     """
     if num_jobs < 0:
         raise OptionError(f"--num-jobs={num_jobs}: expected a positive number, or 0")

@@ -125,8 +125,7 @@ def for_each_example(
 ) -> int:
     """Call `work` with each key and frame-level example of a table; returns their number.
 
-    Examples for which `work` raises NotFiniteError are skipped. With `ahead`, a thread prepares
-    them.
+    Examples with a NotFiniteError in `work` are skipped. With `ahead`, a thread prepares examples.
     """
     return for_each_of_kind(EXAMPLE, rspecifier, work, ahead)
 

@@ -45,7 +45,8 @@ def merge_runs(
     """The inputs and outputs of a minibatch, merged from `runs`.
 
     A run is a number of examples and their joined inputs and outputs (`merged_by_layout`). Sequence
-    numbers go up by `stride` from example to example. DataError if the dimension of a name differs.
+    numbers go up by `stride` per example. `compress_features`: compress all. DataError if the
+    dimension of a name differs.
     """
     parts: dict[str, list[tuple[NDArray[np.int32], NnetIo]]] = {}
     first = 0

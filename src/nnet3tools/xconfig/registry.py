@@ -34,7 +34,7 @@ def layer_classes() -> dict[str, type[Layer]]:
 
 
 def make_layers(text: str, file: str, existing: Iterable[ExistingNode] = ()) -> list[Layer]:
-    """The layers of an xconfig text, or ConfigError; nodes in `existing` can be inputs."""
+    """The layers of an xconfig text; ConfigErrors name `file`; nodes `existing` can be inputs."""
     scope, classes = Scope(existing), layer_classes()
     for line in read_lines(text, file):
         scope.layers.append(_make_layer(line, scope, classes))

@@ -147,7 +147,7 @@ class RecurrentLayer(Layer):
         out.component(suffix, PRODUCT, input_dim=2 * dim, output_dim=dim)
 
     def dropout(self, out: ConfigLines, suffix: str, dim: int) -> None:
-        """Add a line for the dropout component <layer><suffix>."""
+        """Add a line for the dropout component <layer><suffix> of `dim` columns."""
         settings = self.given("dropout-proportion")
         per_frame = f"dropout-per-frame={flag(self['dropout-per-frame'])}"
         out.component(suffix, "DropoutComponent", settings, per_frame, dim=dim)

@@ -77,7 +77,7 @@ def _tiles(out: np.ndarray, src: np.ndarray) -> Iterator[Pair]:
 def _bind(
     put: Callable[..., None], out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
-    """A step that copies or adds src in tiles, by calls of `put(tile of src, tile of out)`."""
+    """A step of calls `put(tile of src, tile of out)`, for src with its axes in order `axes`."""
     moved = src.transpose(axes)
     faces = _faces(out, moved)
     if faces is None:
