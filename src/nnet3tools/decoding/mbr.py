@@ -68,7 +68,7 @@ class BayesRisk:
     bins: tuple[Bin, ...]
 
     def bin_times(self) -> list[tuple[float, float]]:
-        """Average (begin, end) of each bin in frames, adjusted to avoid overlaps."""
+        """Average (begin, end) in frames of each bin (a word's place), without overlaps."""
         spans = [list(one.span) for one in self.bins]
         for before, after in pairwise(spans):
             if before[1] > after[0]:
@@ -173,7 +173,10 @@ class _Arcs:
         self._shares = self._shares_of(loglikes)
 
     def _shares_of(self, loglikes: _Floats) -> _Floats:
-        """Each arc's share of the probability of all paths into its target; `loglikes`: of arcs."""
+        """Each arc's share, (arcs,), of the probability of all paths into its target state.
+
+        `loglikes` (arcs,) are the log-likelihoods of the arcs themselves.
+        """
         alpha = np.full(self._num_states, -np.inf)
         alpha[0] = 0.0
         for group in self._groups:

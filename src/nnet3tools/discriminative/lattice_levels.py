@@ -149,8 +149,8 @@ class LevelledLattice:
     ) -> tuple[float, _Doubles]:
         """The expected sum over a path of the arcs' `values`, and its derivative by each -cost.
 
-        The derivative by an arc is its posterior times the difference between the expectations over
-        paths through it and over all paths (Povey's thesis, chapter 6). `found`: for these costs.
+        It is the arc's posterior times the difference of the expectations over paths through the
+        arc and all paths (Povey's thesis, chapter 6). `found`: `probabilities(costs, final_costs)`.
         """
         forward, backward = np.zeros(len(self._times)), np.zeros(len(self._times))
         with np.errstate(invalid="ignore"):

@@ -103,7 +103,7 @@ class LoopedComputer:
     def accept(
         self, key: str, features: np.ndarray, ivectors: Ivectors | None = None, held_bytes: int = 0
     ) -> None:
-        """Compute an utterance, whose output `ready` then yields; `held_bytes` is ignored."""
+        """Compute utterance `key`, whose output `ready` then yields; `held_bytes` is ignored."""
         self._complete.append((key, self.compute(features, ivectors)))
 
     def ready(self) -> Iterator[tuple[str, np.ndarray]]:

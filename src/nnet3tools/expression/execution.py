@@ -212,7 +212,7 @@ class Execution:
         return [node for node in self.schedule.order if not node.is_leaf]
 
     def _last_value(self, node: Node) -> int:
-        """The last step at which the memory of the node's forward value must stay unchanged."""
+        """The number of the last step for which the memory of the forward value must not change."""
         owner = value_owner(node)
         return self._values[owner, 0].last if not owner.is_leaf else len(self._steps)
 

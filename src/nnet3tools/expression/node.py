@@ -134,7 +134,7 @@ class Node:
         return self.values_read or (set(range(len(self.children))), True)
 
     def view(self, array: Array) -> Array:
-        """For a view node: the part of child 0's value (or gradient) that the node shows."""
+        """For a view node: the part that it shows of child 0's value (or gradient), `array`."""
         return array
 
     # -- text

@@ -208,7 +208,7 @@ class DependencyRows:
         return self._rows[: self.size]
 
     def take(self, slots: IntArray) -> IntArray:
-        """The rows with the numbers `slots`, (N, width)."""
+        """The dependency rows with the numbers `slots`, as one array (N, width)."""
         if (
             len(slots) == self.size
             and (slots[0] if len(slots) else 0) == 0

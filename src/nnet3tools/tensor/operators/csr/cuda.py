@@ -36,7 +36,7 @@ def bind_csr_dot(
     out: Array, values: Array, indexes: Any, offsets: Any, b: Array, trans: bool = False,
     beta: float = 0.0,
 ) -> Step:  # fmt: skip
-    """A callable that runs `csr_dot` with these operands: a thread for each element of `out`."""
+    """A callable that runs `csr_dot` with its arguments; `indexes`, `offsets`: of any device."""
     to, of = (x[:, None] if x.ndim == 1 else x for x in (out, b))
     if not trans:
         return _functions["csr_dot"].on_grid(

@@ -22,7 +22,7 @@ def _operands(
 ) -> dict[str, Array]:
     """The kernel's arrays by parameter name, with four axes each; `axis` becomes the last one.
 
-    `are_vector`: the indexes are (N,), the same for every line along the axis.
+    `are_vector`: the indexes, on host or device, are (N,), the same for every line along the axis.
     """
     to, of, at = last_axis(out, axis), last_axis(src, axis), uploaded(indexes)
     if are_vector:  # the same for every line
@@ -34,7 +34,7 @@ def _operands(
 def _bind_gather(are_vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """A callable that runs `take` or `gather`: a thread per element of out; NaN if out of range.
 
-    `are_vector`: the indexes are (N,), the same for every line along the axis.
+    `are_vector`: the indexes, on host or device, are (N,), the same for every line along the axis.
     """
     arrays = _operands(are_vector, out, src, indexes, axis)
     floats = out.dtype.kind == "f"
@@ -47,7 +47,7 @@ def _bind_gather(are_vector: bool, out: Array, src: Array, indexes: Any, axis: i
 def _bind_add(are_vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """A callable that runs `add_taken` or `add_gathered`: a thread adds up an element of out.
 
-    `are_vector`: the indexes are (N,), the same for every line along the axis.
+    `are_vector`: the indexes, on host or device, are (N,), the same for every line along the axis.
     """
     arrays = _operands(are_vector, out, src, indexes, axis)
     *lines, count = arrays["at"].shape
@@ -64,7 +64,7 @@ for _name, _bind, _vector in (
 
 @implements("scatter", "cupy", binder=True)
 def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """A callable that runs `scatter`, with a thread for each element of src."""
+    """A callable that runs `scatter` with its arguments; `indexes` may be a host array."""
     arrays = _operands(False, out, src, indexes, axis)
     shape = arrays["src"].shape
     return _functions["scatter"].on_grid(shape, count=out.shape[axis], **arrays)

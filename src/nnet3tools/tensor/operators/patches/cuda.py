@@ -15,7 +15,7 @@ _functions = cuda_functions(__file__)
 
 @implements("gather_patches", "cupy", binder=True)
 def bind_gather_patches(out: Array, frames: Array, pieces: Any) -> Step:
-    """A callable that runs `gather_patches`, a thread for each element of `out`."""
+    """A callable that runs `gather_patches` with its arguments; `pieces` may be a host array."""
     return _functions["gather_patches"].on_grid(
         out.shape, out=out, frames=frames, pieces=uploaded(pieces)
     )
@@ -23,7 +23,7 @@ def bind_gather_patches(out: Array, frames: Array, pieces: Any) -> Step:
 
 @implements("add_patches", "cupy", binder=True)
 def bind_add_patches(frames: Array, patches: Array, pieces: Any) -> Step:
-    """A callable that runs `add_patches`, a thread for each element of `frames`."""
+    """A callable that runs `add_patches` with its arguments; `pieces` may be a host array."""
     return _functions["add_patches"].on_grid(
         frames.shape, frames=frames, patches=patches, pieces=uploaded(pieces),
         places=patches.shape[2],
