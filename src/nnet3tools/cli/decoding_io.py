@@ -74,8 +74,8 @@ class DecodingOutputs:
     ) -> None:
         """Open `tables`: one to three wspecifiers, for lattices, words and alignments.
 
-        `compact`: CompactLattices. `symbol_table` ("": none) has words to log. `stack` closes
-        tables.
+        With `compact`, lattices are CompactLattices. `symbol_table`, unless "", has the words for
+        logged transcripts. `stack` closes the tables.
         """
         from nnet3tools.cli.tables import OptionalTable
         from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE

@@ -129,7 +129,10 @@ class EgsMaking:
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
     def _cmvn_files(self) -> list[Step]:
-        """Steps that write egs/global_cmvn.stats, where online normalization begins, if used."""
+        """Steps that write egs/global_cmvn.stats, with which online normalization begins.
+
+        Without online normalization, the step removes the mark egs/online_cmvn of an earlier run.
+        """
         if not self.opts.online_cmvn:
             return [Remove((f"{self._egs}/online_cmvn",))]
         stats = self._egs / "global_cmvn.stats"

@@ -59,7 +59,10 @@ class ConfigLines:
         return name
 
     def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add a component, as `component` does, and a node with input `source`; return its name."""
+        """Add component <layer><suffix> and its node with input `source`; return the node's name.
+
+        `kind`, `texts` and `settings` are the arguments of `component`.
+        """
         self.component(suffix, kind, *texts, **settings)
         return self.node(suffix, source)
 

@@ -68,7 +68,10 @@ class Summing:
         return 0 if num_done and num_missing < num_done - num_missing else 1
 
     def table(self, source: str, target: str, binary: bool, average: bool = False) -> int:
-        """Write the sum (`average`: mean) of table `source` to file `target`; return the status."""
+        """Write the sum or, with `average`, mean of a table's objects; returns the exit status.
+
+        `source` is an rspecifier, `target` a wxfilename, which is written in text if not `binary`.
+        """
         from nnet3tools.cli.tables import write_object
         from nnet3tools.io.files import prove_output
         from nnet3tools.io.table import SequentialTableReader

@@ -60,7 +60,10 @@ class BasicLayer(Layer):
         )
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for [linear,] affine, operations; add-log-stddev makes one of `dim` columns."""
+        """Add lines for [linear,] affine and the operations; return the last node's name.
+
+        add-log-stddev makes one of the `dim` columns.
+        """
         node, input_dim = self.input.node, self.input.dim
         dim = self["dim"] - 1 if self["add-log-stddev"] else self["dim"]
         if (bottleneck := self["bottleneck-dim"]) > 0:
