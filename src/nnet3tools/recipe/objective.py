@@ -87,7 +87,7 @@ class Objective:
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """Words of the command that combines `models`, judged on the rspecifier `examples`."""
+        """Words of the command that combines `models` into `out`, judged on table `examples`."""
         given = (*self.combine_options, *options)
         return (self.program("combine"), *given, *self.graph, *models, examples, out)
 
