@@ -222,8 +222,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Any:
             yield real
         return
     model_cupy.install(monkeypatch)
-    for name in ("_pool", "_captured_pool"):  # a machine's memory goes with it
-        monkeypatch.setattr(arrays, name, arrays._Pool(getattr(arrays, name)._max_kept))
+    monkeypatch.setattr(arrays, "_captured_pool", arrays._Pool())  # a machine's memory goes with it
     made = EmulatedDevice()
     with use_device(made):
         yield made

@@ -77,19 +77,6 @@ def test_rows_added_twice_to_one_place_add_up(rows):
     assert dest[0][:, 0].tolist() == [rows.count(0), rows.count(1)]
 
 
-def test_scratch_is_used_again_and_nested_scratch_is_other_memory():
-    x = np.zeros(1, np.float32)
-    with tensor.scratch((10, 3), like=x) as a, tensor.scratch((10, 3), like=x) as b:
-        assert not np.shares_memory(a, b)
-        assert a.dtype == np.float32
-        first = a
-    with tensor.scratch(30, like=x) as again, tensor.scratch((0, 3), like=x) as none:
-        assert again.size == 30
-        assert none.shape == (0, 3)
-        with tensor.scratch(25, like=x) as third:
-            assert np.shares_memory(first, again) or np.shares_memory(first, third)
-
-
 # -- the registry
 
 

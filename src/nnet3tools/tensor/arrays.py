@@ -13,7 +13,6 @@ import numpy as np
 
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.addresses import address
-from nnet3tools.tensor.host_memory import HostPool
 from nnet3tools.tensor.registry import OPERATORS, device_of, on_host
 
 Array = Any
@@ -23,10 +22,6 @@ _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 """Bytes of the machine: Linux grants larger arrays, and kills the program when it uses them."""
 
 Shape = int | tuple[int, ...]
-
-_KEEP_BYTES = 1 << 26
-"""The pool keeps at most this much unused memory of a device."""
-
 
 POISON = os.environ.get("NNET3TOOLS_POISON", "0") not in ("", "0")
 """For tests: undefined memory is filled with NaN (-1 for integers), so that reading it shows."""
@@ -141,29 +136,25 @@ def to_host(array: Array) -> np.ndarray:
 
 
 class _Pool:
-    """Unused memory buffers of a device by size (powers of two), at most `max_kept` bytes."""
+    """Unused memory buffers of a GPU by size (powers of two). Their memory is never freed."""
 
-    def __init__(self, max_kept: float) -> None:
+    def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}
-        self._kept, self._max_kept = 0, max_kept
 
-    def take(self, num_bytes: int, like: Array) -> Array:
+    def take(self, num_bytes: int) -> Array:
+        from nnet3tools.tensor.cuda.device import get_device
+
         size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
         buffers = self._free.get(size)
-        if buffers:
-            self._kept -= size
-            return buffers.pop()
-        return _module(like).empty(size, np.uint8)
+        return buffers.pop() if buffers else get_device().empty((size,), np.uint8)
 
     def give_back(self, buffer: Array) -> None:
-        if self._kept + buffer.size <= self._max_kept:
-            self._kept += buffer.size
-            self._free.setdefault(buffer.size, []).append(buffer)
+        self._free.setdefault(buffer.size, []).append(buffer)
 
 
-_host_pool = HostPool()
-_pool = _Pool(_KEEP_BYTES)
-_captured_pool = _Pool(math.inf)
+_captured_pool = _Pool()
+_pool: _Pool | None = None
+"""Has the scratch memory of a GPU while a graph is captured; else CuPy's own pool has it."""
 
 
 @contextmanager
@@ -175,16 +166,11 @@ def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
     stream have another pool.
     """
     global _pool
-    before, _pool = _pool, _Pool(math.inf) if on_side_stream else _captured_pool
+    before, _pool = _pool, _Pool() if on_side_stream else _captured_pool
     try:
         yield
     finally:
         _pool = before
-
-
-def forget_scratch() -> None:
-    """Free the host's unused scratch memory, but not that of operator calls kept for replays."""
-    _host_pool.forget()
 
 
 class _Scratch:
@@ -199,29 +185,28 @@ class _Scratch:
         self._shape, self._like, self._dtype = shape, like, dtype
 
     def __enter__(self) -> Array:
+        state = recording.state
         num_bytes = math.prod(self._shape) * self._dtype.itemsize
-        self._num_bytes, self._recorder = num_bytes, recording.state.event_recorder
+        self._num_bytes, self._recorder = num_bytes, state.event_recorder
         if self._recorder is not None:
             self._recorder.count_scratch(num_bytes)
-        call_recorder = recording.state.call_recorder
-        if call_recorder is not None:
-            pool: Any = call_recorder.workspace
-            self._pool = pool
-            self._buffer = self._pool.take(num_bytes)
-            array = self._buffer.view(self._dtype).reshape(self._shape)
-            if POISON:
-                recording.run("poison", partial(poison, self._buffer))
-            return array
-        if device_of(self._like) == "numpy":
-            self._pool = getattr(self._recorder, "scratch", None) or _host_pool
-            self._buffer = self._pool.take(num_bytes)
-        else:
+        self._pool: Any = None
+        if state.call_recorder is not None:
+            self._pool = state.call_recorder.workspace
+        elif device_of(self._like) != "numpy":
             self._pool = _pool
-            self._buffer = _pool.take(num_bytes, self._like)
-        return poison(self._buffer[:num_bytes]).view(self._dtype).reshape(self._shape)
+        elif self._recorder is not None:
+            self._pool = self._recorder.scratch
+        if self._pool is None:
+            return empty(self._shape, self._like, self._dtype)
+        self._buffer = self._pool.take(num_bytes)
+        if POISON:
+            recording.run("poison", partial(poison, self._buffer))
+        return self._buffer[:num_bytes].view(self._dtype).reshape(self._shape)
 
     def __exit__(self, *_: object) -> None:
-        self._pool.give_back(self._buffer)
+        if self._pool is not None:
+            self._pool.give_back(self._buffer)
         if self._recorder is not None:
             self._recorder.count_scratch(-self._num_bytes)
 

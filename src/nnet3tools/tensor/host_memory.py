@@ -1,7 +1,4 @@
-"""Host memory mapped from the operating system, to which it returns when its last array is freed.
-
-malloc keeps large freed blocks in its heap once a program has allocated and freed a few.
-"""
+"""Host memory mapped from the operating system: a block that can grow at one address."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import ctypes
 import mmap
 import sys
 import threading
-from bisect import bisect_left
 
 import numpy as np
 
@@ -22,7 +18,6 @@ _ROOM = 1 << 30
 
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 """MAP_NORESERVE, which Python names from 3.13 on: addresses without a promise of memory."""
-
 
 _POPULATE_WRITE = 23
 """MADV_POPULATE_WRITE (Linux 5.14), which Python does not name."""
@@ -42,13 +37,6 @@ def _mapped(num_bytes: int, extra_flags: int = 0) -> mmap.mmap:
 def _ask_for_large_pages(memory: mmap.mmap, num_bytes: int) -> None:
     if num_bytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE, 0, num_bytes)
-
-
-def map_bytes(num_bytes: int) -> np.ndarray:
-    """An array of new zero bytes, aligned to a page."""
-    memory = _mapped(num_bytes)
-    _ask_for_large_pages(memory, num_bytes)
-    return np.frombuffer(memory, np.uint8)
 
 
 def populate_in_background(memory: np.ndarray) -> None:
@@ -99,61 +87,3 @@ class Region:
             self._used = num_bytes
             _ask_for_large_pages(self._memory, num_bytes)
         return self._bytes[:num_bytes]
-
-
-_SMALL = 1 << 16
-"""Buffers of at most so many bytes have a power of two as their size, and do not grow."""
-
-
-class HostPool:
-    """Buffers of host memory that are free to be used again; they grow to the sizes asked for.
-
-    Size classes would keep a buffer for each size that was ever asked for, and in the training of a
-    small network half of all memory would be such buffers.
-    """
-
-    def __init__(self) -> None:
-        self._small: dict[int, list[np.ndarray]] = {}
-        self._sizes: list[int] = []
-        self._large: list[np.ndarray] = []
-        """In the order of `_sizes`, smallest first."""
-        self._lock = threading.Lock()
-
-    def take(self, num_bytes: int) -> np.ndarray:
-        """A free buffer of >= `num_bytes`, else a new one, in place of the largest free one."""
-        if num_bytes <= _SMALL:
-            size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
-            buffers = self._small.get(size)
-            return buffers.pop() if buffers else np.empty(size, np.uint8)
-        with self._lock:
-            found = bisect_left(self._sizes, num_bytes)
-            if found < len(self._sizes):
-                del self._sizes[found]
-                return self._large.pop(found)
-            if self._sizes:
-                self._sizes.pop()
-                self._large.pop()
-        return map_bytes(num_bytes)
-
-    def give_back(self, buffer: np.ndarray) -> None:
-        """Return a buffer from `take` to the pool."""
-        size = buffer.size
-        if size <= _SMALL:
-            self._small.setdefault(size, []).append(buffer)
-            return
-        with self._lock:
-            at = bisect_left(self._sizes, size)
-            self._sizes.insert(at, size)
-            self._large.insert(at, buffer)
-
-    def forget(self) -> None:
-        """Release the memory of all buffers that are free."""
-        with self._lock:
-            self._small.clear()
-            self._sizes.clear()
-            self._large.clear()
-
-    @property
-    def num_bytes(self) -> int:
-        """Number of bytes in buffers that are free."""
-        return sum(self._sizes) + sum(size * len(b) for size, b in self._small.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.arrays import aligned_bytes, empty, forget_scratch, poison
+from nnet3tools.tensor.arrays import aligned_bytes, empty, poison
 from nnet3tools.tensor.host_memory import Region
 from nnet3tools.tensor.kernel_policy import KernelPolicy
 from nnet3tools.tensor.offsets import rounded_up
@@ -84,7 +84,6 @@ class Workspace:
     def reserve(self, num_bytes: int) -> None:
         """Make the stack, if empty, at least `num_bytes` large; recordings keep the old memory."""
         if self._used == 0 and self._memory.size < num_bytes:
-            forget_scratch()
             self._memory.first(num_bytes)
 
     def take(self, num_bytes: int) -> Any:
