@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -27,19 +28,16 @@ class Aggregate(Formula):
             raise ProgramError(f"unknown reduction '{reduce}', known: {', '.join(REDUCTIONS)}")
         super().__init__()
         self.formula, self.reduce, self.axis = formula, reduce, axis
-        self._expr: Expr | None = None
 
     @property
     def gives_number(self) -> bool:
         """Whether a call returns a number (a float, or a Number in memory) and has no output."""
         return self.axis is None
 
-    @property
+    @functools.cached_property
     def expr(self) -> Expr:
         """The formula as an expression tree; formula text is parsed at the first access."""
-        if self._expr is None:
-            self._expr = parse(self.formula) if isinstance(self.formula, str) else self.formula
-        return self._expr
+        return parse(self.formula) if isinstance(self.formula, str) else self.formula
 
     def bind(
         self, *operands: Any, alpha: float = 1.0, beta: float = 0.0
@@ -60,10 +58,7 @@ class Aggregate(Formula):
 
     def __call__(self, *operands: Any, alpha: float = 1.0, beta: float = 0.0) -> float | None:
         options = {"alpha": alpha, "beta": beta}
-        return cast(float | None, recording.dispatch(self, self._run_now, operands, options))
-
-    def _run_now(self, *operands: Any, **options: float) -> float | None:
-        return self.bind(*operands, **options)()
+        return cast(float | None, recording.dispatch(self, operands, options))
 
     def __repr__(self) -> str:
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"

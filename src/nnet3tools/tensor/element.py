@@ -5,6 +5,7 @@ A new elementwise function needs no code in a backend.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
@@ -67,20 +68,16 @@ class Element(Formula):
     def __init__(self, formula: str | Expr | Assignments, operands: str = "") -> None:
         super().__init__()
         self.formula, self.operands = formula, operands.split()
-        self._assignments: Assignments | None = None
 
-    @property
+    @functools.cached_property
     def assignments(self) -> Assignments:
         """The assignments of the formula; formula text is parsed at the first use."""
-        if self._assignments is None:
-            if isinstance(self.formula, str):
-                names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}
-                self._assignments = parse_statements(self.formula, names)
-            elif isinstance(self.formula, Expr):
-                self._assignments = assign(Placeholder(1), self.formula)
-            else:
-                self._assignments = self.formula
-        return self._assignments
+        if isinstance(self.formula, str):
+            names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}
+            return parse_statements(self.formula, names)
+        if isinstance(self.formula, Expr):
+            return assign(Placeholder(1), self.formula)
+        return self.formula
 
     def bind(self, *operands: Any) -> Callable[[], None]:
         """A callable that computes the formula; it keeps arrays by reference, numbers by value."""
@@ -94,10 +91,7 @@ class Element(Formula):
         return cast(Callable[[], None], found(*operands))
 
     def __call__(self, *operands: Any) -> None:
-        recording.dispatch(self, self._run_now, operands, {})
-
-    def _run_now(self, *operands: Any) -> None:
-        self.bind(*operands)()
+        recording.dispatch(self, operands, {})
 
     def __repr__(self) -> str:
         return f"element({self.formula!r})"

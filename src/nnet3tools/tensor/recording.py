@@ -58,15 +58,13 @@ class _ThreadState(threading.local):
 state = _ThreadState()
 
 
-def dispatch(
-    operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
-) -> Any:
-    """Call an operator by this thread's recorder, else by a known kernel, else by `run_now`."""
+def dispatch(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Call an operator by this thread's recorder, else by a known kernel, else by NumPy or CUDA."""
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
     if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
         return None
-    return run_now(*operands, **options)
+    return operator.bind(*operands, **options)()
 
 
 @contextmanager

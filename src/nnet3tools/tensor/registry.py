@@ -114,10 +114,7 @@ class Operator(Generic[P, R]):
         """(class, dtype) of the first array -> binder."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast(R, recording.dispatch(self, self._run_now, args, kwargs))
-
-    def _run_now(self, *args: Any, **kwargs: Any) -> Any:
-        return self.binder(args[0])(*args, **kwargs)()
+        return cast(R, recording.dispatch(self, args, kwargs))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
         """A callable that runs the operator; keeps arrays by reference, numbers by value."""
