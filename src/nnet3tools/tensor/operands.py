@@ -5,13 +5,24 @@ Operands that are walked together are broadcast, and have as few axes as possibl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Assignments, Type, type_of_dtype
+
+P = TypeVar("P")
+
+
+def remembered(known: dict[Any, P], key: Any, make: Callable[[], P], most: int = 512) -> P:
+    """known[key], which is set to `make()` if it is missing; `most` entries are first forgotten."""
+    if key not in known:
+        if len(known) >= most:
+            known.clear()
+        known[key] = make()
+    return known[key]
 
 
 def is_array(operand: Any) -> bool:

@@ -137,12 +137,9 @@ def _innermost_plan(
         return False
     walk = walk_of(operands, strides, exact=1)
     assignments = _assignments(expr, f"row_{_NAMES[reduce]}", walk.types, num_ins, has_beta)
-    kernel = _kernel(assignments, walk, False, added, chunk)
+    kernel = row_kernel(assignments, walk, False, added, chunk)
     work = math.prod(sizes) * (len(strides) - 1)
     return Plan(kernel, walk, sizes, strides, sizes[0], work)
-
-
-_kernel = functools.lru_cache(maxsize=512)(row_kernel)
 
 
 def _differs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.operands import broadcast_shape, is_number, target_fits
+from nnet3tools.tensor.operands import broadcast_shape, is_number, remembered, target_fits
 
 _MAX_KEPT = 1 << 14
 """Elements of a row that a kernel keeps on its stack between stages."""
@@ -61,11 +60,7 @@ _plans: dict[tuple[Any, ...], Plan | bool] = {}
 
 def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | bool:
     """The cached result of `make()` for `key`: a Plan, True (nothing to do), False (for NumPy)."""
-    if (plan := _plans.get(key)) is None:
-        if len(_plans) >= _MAX_PLANS:
-            _plans.clear()
-        plan = _plans[key] = make()
-    return plan
+    return remembered(_plans, key, make, _MAX_PLANS)
 
 
 def layout(operand: Any) -> Any:
@@ -120,9 +115,9 @@ def _plan(assignments: Assignments, operands: Sequence[Any]) -> Plan | bool:
     single = -1 if by_rows and full[-1] == 1 else 0
     walk = walk_of(operands, strides, exact=1, single=single)
     if by_rows:
-        kernel = _row_kernel(assignments, walk, full[-1] <= _MAX_KEPT)
+        kernel = row_kernel(assignments, walk, full[-1] <= _MAX_KEPT)
     else:
-        kernel = _element_kernel(assignments, walk)
+        kernel = element_kernel(assignments, walk)
     return Plan(kernel, walk, sizes, strides, sizes[0], math.prod(full) * len(arrays))
 
 
@@ -144,14 +139,9 @@ def column_plan(
         if s[-2] and s[-1] and not any(a is target for target in written)
     ]  # fmt: skip
     tile = _CACHE_BYTES // max(1, sizes[-2] * sum(read)) // GROUP * GROUP or _WHOLE_TILE
-    kernel = _column_kernel(assignments, walk, rows)
+    kernel = column_kernel(assignments, walk, rows)
     steps, work = -(-sizes[-1] // GROUP), math.prod(sizes) * len(arrays)
     return Plan(kernel, walk, [tile, *sizes], strides, steps, work)
-
-
-_element_kernel = functools.lru_cache(maxsize=1024)(element_kernel)
-_row_kernel = functools.lru_cache(maxsize=256)(row_kernel)
-_column_kernel = functools.lru_cache(maxsize=256)(column_kernel)
 
 
 def _targets_are_separate(operands: Sequence[Any], targets: Sequence[int]) -> bool:

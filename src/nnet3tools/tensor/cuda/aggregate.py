@@ -28,6 +28,7 @@ from nnet3tools.tensor.operands import (
     is_array,
     merge_axes,
     operand_types,
+    remembered,
     target_of,
 )
 
@@ -181,10 +182,8 @@ class AggregateKernel:
             value = (self._of_none or 0.0) * factor
             return _of_nothing.bind(out, beta, value) if beta else _fill.bind(out, value)
         key = (id(get_device()), out.dtype, strides, full, *map(signature, ins))
-        if (plan := self._plans.get(key)) is None:
-            if len(self._plans) >= 512:
-                self._plans.clear()
-            plan = self._plans[key] = _Plan(self._expr, self._reduce, ins, axes, full, out, strides)
+        given = self._expr, self._reduce, ins, axes, full, out, strides
+        plan = remembered(self._plans, key, lambda: _Plan(*given))
         return plan.bind(ins, out, factor, beta)
 
 

@@ -24,9 +24,7 @@ from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
 from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.operands import broadcast_shape, is_array
-
-_MAX_PLANS = 512
+from nnet3tools.tensor.operands import broadcast_shape, is_array, remembered
 
 
 class ElementKernel:
@@ -60,10 +58,7 @@ class ElementKernel:
             return bind_rows(self._assignments, operands)
         device = get_device()
         key = (id(device), *map(signature, operands))
-        if (plan := self._plans.get(key)) is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = self._plan(operands)
+        plan = remembered(self._plans, key, lambda: self._plan(operands))
         if plan is None:
             return in_turn([])
         kernel, found, grid, block, walk, sizes, strides, space = plan

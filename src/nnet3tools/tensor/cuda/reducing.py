@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -31,9 +30,6 @@ from nnet3tools.tensor.operands import broadcast_shape, is_array, target_fits
 
 _MOST_BLOCKS = 1 << 20
 
-_row_kernel = functools.lru_cache(maxsize=256)(row_kernel)
-_column_kernels = functools.lru_cache(maxsize=256)(column_kernels)
-
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A callable that does a formula's assignments, with row reductions, by one kernel."""
@@ -42,7 +38,7 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
         return lambda: None
     walk, sizes, strides = _walk(operands, arrays, full, -1)
     device, rows = get_device(), math.prod(sizes[:-1])
-    found = _row_kernel(assignments, walk)
+    found = row_kernel(assignments, walk)
     args = arguments([*sizes, rows, *walk.arguments(operands, strides)])
     grid, block = (min(rows, _MOST_BLOCKS), 1, 1), (block_of(full[-1]), 1, 1)
     return Launch(device.kernel(*found), *found, grid, block, args, arrays, targets)
@@ -56,7 +52,7 @@ def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
         raise ProgramError(f"a formula reduces columns of operands of {len(sizes)} axes, or rows")
     if full[-1] == 0:
         return lambda: None
-    found, device, (rows, columns) = _column_kernels(assignments, walk), get_device(), sizes
+    found, device, (rows, columns) = column_kernels(assignments, walk), get_device(), sizes
     slices, tiles = slices_of(rows, columns, device.num_processors)
     kept = device.empty((max(1, found.num_kept), columns), np.float64)
     partial = device.empty((slices, found.num_sums, columns), np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from nnet3tools.tensor.emit.body import CALLS, Body, Dialect, indented, loop
@@ -70,6 +71,7 @@ def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> 
     return lines
 
 
+@functools.lru_cache(maxsize=1024)
 def element_kernel(assignments: Assignments, walk: Walk) -> str:
     """C text of a kernel for a formula without reductions; `walk`: how operands are in memory."""
     body = Body(walk, C)

@@ -6,6 +6,7 @@ number of these rows does not depend on the number of columns or threads, so nei
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from nnet3tools.tensor.emit.body import indented, loop
@@ -28,6 +29,7 @@ _MOST_COLUMNS = 512
 """Columns of a tile, at most."""
 
 
+@functools.lru_cache(maxsize=256)
 def column_kernel(assignments: Assignments, walk: Walk, rows: int = ROWS) -> str:
     """C text of a kernel for a formula that reduces columns: axis -2 are rows, -1 columns.
 

@@ -8,6 +8,7 @@ thread for each element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from nnet3tools.fast_dataclasses import dataclass
@@ -43,6 +44,7 @@ class ColumnKernels:
     totals: tuple[int, ...]
 
 
+@functools.lru_cache(maxsize=256)
 def column_kernels(assignments: Assignments, walk: Walk) -> ColumnKernels:
     """The CUDA kernels that compute assignments over the rows and columns that `walk` describes."""
     return _Columns(ColumnPasses(assignments, walk, CUDA), assignments.text()).kernels()

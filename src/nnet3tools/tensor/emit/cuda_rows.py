@@ -7,6 +7,7 @@ are the same for the whole row.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from nnet3tools.tensor.emit.body import Body, loop
@@ -19,6 +20,7 @@ from nnet3tools.tensor.formulas.stages import RowStages, varying
 _REDUCERS = {"row_sum": "nn_Sum", "row_mean": "nn_Sum", "row_max": "nn_Max", "row_min": "nn_Min"}
 
 
+@functools.lru_cache(maxsize=256)
 def row_kernel(assignments: Assignments, walk: Walk) -> Source:
     """A kernel for a formula that reduces rows (along the last axis).
 

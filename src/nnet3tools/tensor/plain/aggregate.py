@@ -22,6 +22,7 @@ from nnet3tools.tensor.operands import (
     collapse,
     is_number,
     operand_types,
+    remembered,
     target_of,
     with_axes,
 )
@@ -41,7 +42,6 @@ _MAX_ADDED = 512
 """float32 numbers that may be added one after another; rounding grows with their number."""
 
 _ALIGNED_ROWS = 64
-_MAX_PLANS = 512
 
 
 def prepare(
@@ -139,10 +139,7 @@ class _Aggregate:
             for o in ins
         ]
         key = wide, *layouts
-        if (plan := self._plans.get(key)) is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = _Plan(*self._given, ins, wide)
+        plan = remembered(self._plans, key, lambda: _Plan(*self._given, ins, wide))
         values = np.empty(plan.shape)
         operands = prepare(ins, self._given[2])[0]
         calls = plan.blocks.bind(operands, [functools.partial(plan.reduced, values)])

@@ -16,15 +16,13 @@ from nnet3tools.tensor.operands import (
     broadcast_shape,
     collapse,
     operand_types,
+    remembered,
     target_fits,
     with_axes,
 )
 from nnet3tools.tensor.plain.blocks import BlockPlan
 from nnet3tools.tensor.plain.functions import convert
 from nnet3tools.tensor.plain.threads import Call, run_calls
-
-_MAX_PLANS = 512
-"""Layouts of operands that a formula remembers; when there are more, all are forgotten."""
 
 
 class _Plan:
@@ -118,12 +116,12 @@ class _NumpyElement:
         if near:  # how arrays share memory follows from their distances
             first = address(operands[arrays[0]])
             key += tuple([address(operands[i]) - first for i in arrays])
-        if (plan := self._plans.get(key)) is None:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            shared = {(t, i): overlap(operands[t], operands[i]) for t, i in pairs} if near else {}
-            plan = self._plans[key] = _Plan(self._assignments, operands, shared)
-        return plan.bind(operands)
+        shares = pairs if near else []
+        return remembered(self._plans, key, lambda: self._plan(operands, shares)).bind(operands)
+
+    def _plan(self, operands: Sequence[Any], pairs: Sequence[tuple[int, int]]) -> _Plan:
+        shared = {(t, i): overlap(operands[t], operands[i]) for t, i in pairs}
+        return _Plan(self._assignments, operands, shared)
 
 
 FORMULA_BACKENDS["element", "numpy"] = _NumpyElement

@@ -24,7 +24,7 @@ from nnet3tools.tensor.cpu.kernels import fields_of_struct
 from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.operands import element_strides
+from nnet3tools.tensor.operands import element_strides, remembered
 from nnet3tools.tensor.operators.fisher import (
     DELTA,
     DOUBTFUL,
@@ -158,12 +158,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     Its addresses, in tables on the device, thus stay valid. Scratch memory would not do: work on
     other streams may use it.
     """
-    known = _memory.setdefault(get_device(), {})
-    if key not in known:
-        if len(known) >= _MOST_MEMORY:
-            known.clear()
-        known[key] = make()
-    return known[key]
+    return remembered(_memory.setdefault(get_device(), {}), key, make, _MOST_MEMORY)
 
 
 @implements("fisher_products", "cupy")
