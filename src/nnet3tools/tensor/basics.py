@@ -16,7 +16,7 @@ _copy, _scale = element("_1 = _2"), element("_1 *= _2")
 _add, _subtract = element("_1 += _2"), element("_1 -= _2")
 _COMPUTED = {"float16": "float32", "float32": "float32", "float64": "float64"}
 """Type of an output -> the type in which its sums are computed, also of operands of other types."""
-_add_scaled = {out: element(f"_1 += {t}(_2) * _3") for out, t in _COMPUTED.items()}
+add_scaled = {out: element(f"_1 += {t}(_2) * _3") for out, t in _COMPUTED.items()}
 # a Number that is 0 leaves _2 out, which may be infinite
 _add_measured = {
     out: element(f"_1 += where(_3 != 0, {t}(_2) * {t}(_3), 0)") for out, t in _COMPUTED.items()
@@ -51,7 +51,7 @@ def add(out: Array, src: Array, alpha: float = 1.0) -> Iterator[Call]:
     elif alpha == -1.0:
         yield Call.of(_subtract, out, src)
     elif alpha != 0.0:
-        yield Call.of(_add_scaled[out.dtype.name], out, src, float(alpha))
+        yield Call.of(add_scaled[out.dtype.name], out, src, float(alpha))
 
 
 @operator(writes=())

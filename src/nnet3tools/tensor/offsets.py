@@ -60,8 +60,11 @@ def _sweep(size: Ints, begin: Ints, end: Ints) -> Ints:
     gaps: list[tuple[int, int]] = []  # (size, first byte) of the gaps below, sorted
     other_end: dict[int, int] = {}  # first byte of a gap -> byte after the last, and back
 
-    def drop(start: int, stop: int) -> None:
-        del gaps[bisect.bisect_left(gaps, (stop - start, start))], other_end[start], other_end[stop]
+    def remove_gap(edge: int) -> int:
+        """Remove the gap that begins or ends at the byte `edge`; returns its other edge."""
+        other = other_end.pop(edge)
+        del gaps[bisect.bisect_left(gaps, (abs(edge - other), min(edge, other)))], other_end[other]
+        return other
 
     # A block begins at an even time and ends at an odd one; larger blocks begin first.
     used = np.flatnonzero(size)
@@ -72,17 +75,16 @@ def _sweep(size: Ints, begin: Ints, end: Ints) -> Ints:
             at = bisect.bisect_left(gaps, (sizes[i], 0))
             start, stop = top, top + sizes[i]
             if at < len(gaps):
-                start, stop = gaps[at][1], sum(gaps[at])
-                drop(start, stop)
+                start = gaps[at][1]
+                stop = remove_gap(start)
             offsets[i], top = start, max(top, stop)
             start += sizes[i]
         else:
             start, stop = offsets[i], offsets[i] + sizes[i]
             if start in other_end:
-                start = other_end[start]
-                drop(start, offsets[i])
+                start = remove_gap(start)
             if stop in other_end:
-                drop(stop, stop := other_end[stop])
+                stop = remove_gap(stop)
             if stop == top:
                 top = stop = start
         if start < stop:

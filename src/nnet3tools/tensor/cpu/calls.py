@@ -15,7 +15,7 @@ from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.call import Call, in_turn
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
 from nnet3tools.tensor.cpu.element import element_jobs
-from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work, run_jobs
+from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work, bound_jobs
 from nnet3tools.tensor.cpu.kernels import Job, job_maker, kernels_of_file, makes_jobs
 from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.element import Element
@@ -161,14 +161,11 @@ class KnownKernels:
 
     def run_call(self, call: Call) -> bool:
         """If earlier runs asked for all kernels of a call, do it by them; return whether so."""
-        jobs = jobs_of(call)
-        return jobs is not None and self.do(jobs)
-
-    def do(self, jobs: Sequence[Job]) -> bool:
-        """Run jobs and return True, if earlier runs asked for all their kernels; else False."""
+        if (jobs := jobs_of(call)) is None:
+            return False
         if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
             return False
-        run_jobs(jobs, self._addresses)
+        bound_jobs(jobs, self._addresses)()
         return True
 
     def _make(self, jobs: Sequence[Job]) -> bool:

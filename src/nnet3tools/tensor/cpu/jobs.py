@@ -34,7 +34,7 @@ class CompiledJobs:
             if addresses is None:
                 self._work = self._bind_fallback()
             else:
-                self._work = _bound(self._jobs, addresses)
+                self._work = bound_jobs(self._jobs, addresses)
             del self._jobs, self._bind_fallback  # they take memory
         self._work()
 
@@ -44,7 +44,7 @@ def run_compiling(job: Job) -> bool:
     library.want([job.kernel])
     if (addresses := library.addresses([job.kernel.name])) is None:
         return False
-    run_jobs([job], addresses)
+    bound_jobs([job], addresses)()
     return True
 
 
@@ -54,16 +54,11 @@ def run_if_made(job: Job) -> bool:
     if (found := library.made(name)) is None:
         library.want([job.kernel])
         return False
-    run_jobs([job], {name: found})
+    bound_jobs([job], {name: found})()
     return True
 
 
-def run_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> None:
-    """Run jobs in order, now; `addresses` maps kernel names to addresses of compiled functions."""
-    _bound(jobs, addresses)()
-
-
-def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
+def bound_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     """A callable that runs jobs in order; `addresses` has compiled functions by kernel name."""
     if not jobs:
         return do_nothing

@@ -134,11 +134,9 @@ class Body:
             raise ProgramError(f"{v.name} is of whole rows or columns")
         return [f"const {self.held(v)} {self.name(v)} = {value};"]
 
-    def lines(
-        self, roots: Sequence[Instruction], known: Collection[Instruction] = (), index: str = "i"
-    ) -> list[str]:
-        """Lines that compute `roots` at a row's element `index`; `known` values have variables."""
-        return [line for v in self.needed(roots, known) for line in self.line(v, index)]
+    def lines(self, roots: Sequence[Instruction], known: Collection[Instruction] = ()) -> list[str]:
+        """Lines that compute `roots` at a row's element `i`; `known` values have variables."""
+        return [line for v in self.needed(roots, known) for line in self.line(v)]
 
     def needed(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = ()

@@ -89,15 +89,14 @@ class _Columns:
         rows needs, and in the last pass the formula's results.
         """
         plan, body = self._plan, self._body
-        values, roots = plan.passes[number].columns, plan.column_roots(number)
+        values, stored = plan.passes[number].columns, plan.stored_totals(number)
         made = plan.passes[number - 1].reductions if number else ()
         known = [v for v in plan.known(number) if v not in values]
         inner = [f"{self._total(v)} /= (f64){self._num_rows};" for v in made
                  if v.name == "col_mean"]  # fmt: skip
-        inner += plan.lookups(values, roots, known, self._total)
+        inner += plan.lookups(values, [root for _, root in stored], known, self._total)
         inner += [line for v in values for line in body.line(v, "(g + c)")]
         inner += [f"{self._total(v)} = {body.name(v)};" for v in plan.kept(number)]
-        stored = plan.totals if number == plan.last else []
         inner += [body.store(t, root, "(g + c)") for t, root in stored]
         if not inner:
             return []

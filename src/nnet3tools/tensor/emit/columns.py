@@ -60,6 +60,10 @@ class ColumnPasses:
         """(target's operand number, value) for each operand whose rows pass `number` stores."""
         return self._stored if number == (0 if self._stores_first else self.last) else []
 
+    def stored_totals(self, number: int) -> list[tuple[int, Instruction]]:
+        """Pairs of `totals` that pass `number` stores: only the last pass stores any."""
+        return self.totals if number == self.last else []
+
     def kept(self, number: int) -> list[Instruction]:
         """The values of whole columns, computed before pass `number`, that must be in memory.
 
@@ -107,7 +111,3 @@ class ColumnPasses:
             for v in body.instructions
             if v in below and v in known
         ]
-
-    def column_roots(self, number: int) -> list[Instruction]:
-        """The results per column that pass `number` stores; only the last pass has any."""
-        return [root for _, root in self.totals] if number == self.last else []

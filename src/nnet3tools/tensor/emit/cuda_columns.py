@@ -145,15 +145,14 @@ class _Columns:
     def _column_lines(self, number: int) -> list[str]:
         """CUDA lines for one column after pass `number`: reductions, and what depends on them."""
         plan, body, after = self._plan, self._body, number + 1
-        values, roots = plan.passes[after].columns, plan.column_roots(after)
+        values, stored = plan.passes[after].columns, plan.stored_totals(after)
         lines = list[str]()
         for v in plan.passes[number].reductions:
             mean = " / (double)nn_max(n0, 1LL)" if v.name == "col_mean" else ""
             lines.append(f"const double {body.name(v)} = sum_{body.name(v)}.a{mean};")
         made = {*values, *plan.passes[number].reductions}
         earlier = [v for v in plan.known(after) if v not in made]
-        lines += plan.lookups(values, roots, earlier, self._place)
-        stored = plan.totals if after == plan.last else []
+        lines += plan.lookups(values, [root for _, root in stored], earlier, self._place)
         arrays = dict.fromkeys([*body.arrays_of(values), *(t for t, _ in stored)])
         lines += [body.row(i, ["0"]) for i in arrays]
         lines += [line for v in values for line in body.line(v)]

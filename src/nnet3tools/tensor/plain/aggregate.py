@@ -167,27 +167,21 @@ class _LogSumExp:
     def __call__(
         self, out: np.ndarray | None, ins: Sequence[Any], alpha: Any, beta: float
     ) -> Callable[[], float | None]:
-        operands = [o for o in ins if isinstance(o, np.ndarray)]
-        full = np.broadcast_shapes(*[o.shape for o in operands]) or (1,)
-        _, axes, _ = prepare(ins, self._axis)
-        reduced = range(len(full)) if self._axis is None else axes
-        shape = tuple(1 if i in reduced else n for i, n in enumerate(full))
-        dtype = np.float64 if any(o.dtype == np.float64 for o in operands) else np.float32
+        operands, axes, _ = prepare(ins[: self._number - 1], self._axis)
+        arrays = [o for o in operands if isinstance(o, np.ndarray)]
+        full = broadcast_shape([o.shape for o in arrays])
+        shape = tuple(1 if i in axes else n for i, n in enumerate(full))
+        dtype = np.float64 if any(o.dtype == np.float64 for o in arrays) else np.float32
         top, total = np.empty(shape, dtype), np.empty(shape, np.float64)
-        whole = [with_axes(o, len(full)) if isinstance(o, np.ndarray) else o for o in ins]
-        unused = [0.0] * (self._number - 1 - len(ins))
-        is_number_wanted = self._axis is None
-        find_max = self._max(None if is_number_wanted else top, ins, 1.0, 0.0)
-        find_sum = self._sum(None if is_number_wanted else total, [*whole, *unused, top], 1.0, 0.0)
+        find_max = self._max(top, operands, 1.0, 0.0)
+        find_sum = self._sum(total, [*operands, top], 1.0, 0.0)
         target = None if out is None else target_of(out, shape, axes[0])
 
         def run() -> float | None:
-            if (largest := find_max()) is not None:
-                top.fill(largest)
+            find_max()
             # bounded, so that rows of -inf (or with inf) do not become inf - inf
             np.clip(top, np.finfo(dtype).min, np.finfo(dtype).max, out=top)
-            if (value := find_sum()) is not None:
-                total.fill(value)
+            find_sum()
             with np.errstate(divide="ignore"):
                 np.add(np.log(total, out=total), top, out=total)
             return _store(target, total, alpha, 1, beta)

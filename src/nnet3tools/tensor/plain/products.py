@@ -14,6 +14,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.arrays import scratch
+from nnet3tools.tensor.basics import add_scaled
 from nnet3tools.tensor.plain.blas import gemm, thread_setter
 from nnet3tools.tensor.plain.threads import num_threads, run_both
 from nnet3tools.tensor.registry import implements
@@ -135,7 +136,6 @@ def _blocks(
             np.add(target, product, out=target)
 
 
-_BLOCK = 1 << 15
 _DOT_BLOCK = 1 << 12
 """Products that are added up in float32."""
 
@@ -159,17 +159,8 @@ def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
         np.add(out, src, out=out, casting="unsafe")
     elif alpha == -1.0:
         np.subtract(out, src, out=out, casting="unsafe")
-    elif out.ndim == 0 or src.ndim < out.ndim or src.shape[0] != out.shape[0]:
-        np.add(out, np.multiply(src, out.dtype.type(alpha)), out=out, casting="unsafe")
     else:
-        rows = max(1, _BLOCK // max(1, src[:1].size))
-        factor = out.dtype.type(alpha)
-        with scratch((min(rows, len(out)), *src.shape[1:]), like=out) as block:
-            for start in range(0, len(out), rows):
-                part = src[start : start + rows]
-                product = np.multiply(part, factor, out=block[: len(part)], casting="unsafe")
-                target = out[start : start + rows]
-                np.add(target, product, out=target)
+        add_scaled[out.dtype.name].bind(out, src, float(alpha))()
 
 
 @implements("dot", "numpy")
