@@ -8,7 +8,7 @@ import pytest
 from nnet3tools.tensor import host_memory
 from nnet3tools.tensor.addresses import same_place
 from nnet3tools.tensor.arrays import scratch
-from nnet3tools.tensor.host_memory import Region
+from nnet3tools.tensor.host_memory import reserve
 from nnet3tools.tensor.recorder import Recorder
 from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 
@@ -30,7 +30,7 @@ def test_views_of_fewer_bytes_stay_part_of_more():
 
 
 def test_populated_memory_is_zero_as_other_new_memory_and_what_was_written_stays():
-    memory = Region(40 * MB).first(40 * MB)[100:]
+    memory = np.frombuffer(reserve(40 * MB), np.uint8)[100 : 40 * MB]
     memory[:5] = memory[-5:] = 7
     host_memory._populate(memory)
     assert (memory[:5] == 7).all()
@@ -43,7 +43,7 @@ def test_where_no_thread_can_be_had_memory_is_populated_by_whoever_writes_to_it(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(host_memory.threading.Thread, "start", start)
-    host_memory.populate_in_background(Region(5 * MB).first(5 * MB))
+    host_memory.populate_in_background(np.frombuffer(reserve(5 * MB), np.uint8))
 
 
 def test_beyond_its_room_memory_moves_and_old_views_stay(monkeypatch):
@@ -67,9 +67,9 @@ def test_where_the_system_gives_no_room_there_is_what_is_needed(monkeypatch):
         return whole(fileno, length, *rest)
 
     monkeypatch.setattr(host_memory.mmap, "mmap", limited)
-    assert Region(2 * MB).room == 2 * MB
+    assert len(reserve(2 * MB)) == 2 * MB
     with pytest.raises(MemoryError):
-        Region(4 * MB)
+        reserve(4 * MB)
 
 
 def test_places_in_a_workspace_keep_their_addresses_as_it_grows():

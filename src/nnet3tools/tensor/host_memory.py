@@ -14,7 +14,7 @@ _HUGE = 1 << 22
 """Blocks of at least so many bytes are asked for in large pages, as in NumPy."""
 
 _ROOM = 1 << 30
-"""The least number of bytes for which a Region reserves addresses; few programs need more."""
+"""The least number of bytes for which addresses are reserved; few programs need more."""
 
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 """MAP_NORESERVE, which Python names from 3.13 on: addresses without a promise of memory."""
@@ -34,7 +34,8 @@ def _mapped(num_bytes: int, extra_flags: int = 0) -> mmap.mmap:
         raise MemoryError(f"({num_bytes} bytes)") from None
 
 
-def _ask_for_large_pages(memory: mmap.mmap, num_bytes: int) -> None:
+def ask_for_large_pages(memory: mmap.mmap, num_bytes: int) -> None:
+    """Ask the system for large pages for the first `num_bytes` bytes, if they are many."""
     if num_bytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE, 0, num_bytes)
 
@@ -61,29 +62,13 @@ def _populate(memory: np.ndarray) -> None:
             break
 
 
-class Region:
-    """Host memory that can grow in place, because addresses for more bytes are reserved.
+def reserve(num_bytes: int) -> mmap.mmap:
+    """New host memory: addresses for 4 * `num_bytes` bytes or, if refused, `num_bytes`.
 
-    Reserving addresses takes no memory. Arrays over the first bytes stay valid; nothing is copied.
+    MemoryError if both are refused. Addresses take no memory before they are written to, so arrays
+    over the first bytes can be followed by larger ones over the same bytes.
     """
-
-    def __init__(self, num_bytes: int) -> None:
-        """Reserve addresses for 4 * `num_bytes` or, if refused, `num_bytes`; else MemoryError."""
-        try:
-            self._memory = _mapped(max(_ROOM, 4 * num_bytes), _NO_RESERVE)
-        except MemoryError:  # with a limit on addresses
-            self._memory = _mapped(max(1, num_bytes))
-        self._bytes = np.frombuffer(self._memory, np.uint8)
-        self._used = 0
-
-    @property
-    def room(self) -> int:
-        """Number of bytes for which addresses are reserved."""
-        return len(self._bytes)
-
-    def first(self, num_bytes: int) -> np.ndarray:
-        """A view of the first `num_bytes` bytes, at most `room`."""
-        if num_bytes > self._used:
-            self._used = num_bytes
-            _ask_for_large_pages(self._memory, num_bytes)
-        return self._bytes[:num_bytes]
+    try:
+        return _mapped(max(_ROOM, 4 * num_bytes), _NO_RESERVE)
+    except MemoryError:  # with a limit on addresses
+        return _mapped(max(1, num_bytes))

@@ -115,6 +115,35 @@ def target_fits(shape: tuple[int, ...], full: tuple[int, ...], assignments: Assi
     return assignments.reduces_columns and padded == (1,) * (len(full) - 1) + full[-1:]
 
 
+def checked_arrays(
+    assignments: Assignments, operands: Sequence[Any]
+) -> tuple[list[Any], tuple[int, ...]]:
+    """(the arrays among a formula's operands, the shape to which they broadcast).
+
+    ProgramError if an assigned operand is a plain number, or if an operand has a wrong shape.
+    """
+    arrays = [o for o in operands if is_array(o)]
+    full = broadcast_shape([a.shape for a in arrays])
+    for n in assignments.targets:
+        if not is_array(target := operands[n - 1]):
+            raise ProgramError(f"element({assignments.text()}) assigns to a plain number, _{n}")
+        if not target_fits(target.shape, full, assignments):
+            raise ProgramError(
+                f"an assigned operand of a formula over {full} must have the full shape, "
+                f"not {target.shape}"
+            )
+    return arrays, full
+
+
+def reduced_axes(axis: int | None, full: tuple[int, ...]) -> list[int]:
+    """The axes of shape `full` that a reduction along `axis` reduces; None: all of them."""
+    if axis is None:
+        return list(range(len(full)))
+    if not -len(full) <= axis < len(full):
+        raise ProgramError(f"cannot reduce axis {axis} of shape {full}")
+    return [axis % len(full)]
+
+
 def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
     """A view of the array with `axes` axes: axes of size 1 are put in front."""
     return array[(None,) * (axes - array.ndim)] if array.ndim < axes else array

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.arrays import aligned_bytes, empty, poison
-from nnet3tools.tensor.host_memory import Region
+from nnet3tools.tensor.host_memory import ask_for_large_pages, reserve
 from nnet3tools.tensor.kernel_policy import KernelPolicy
 from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.registry import on_host
@@ -25,10 +26,10 @@ class GrowingBytes:
     """
 
     def __init__(self, like: Any = None) -> None:
-        self._on_host = on_host(like)
-        self._like = like
-        self._region: Region | None = None
-        self._bytes = empty(0, like, np.uint8)
+        self._on_host, self._like = on_host(like), like
+        self._bytes = self._room = empty(0, like, np.uint8)
+        self._map: mmap | None = None
+        """The host memory that `_room` is an array of."""
         self.moves = 0
 
     @property
@@ -38,7 +39,7 @@ class GrowingBytes:
 
     def can_hold(self, num_bytes: int) -> bool:
         """Whether `first(num_bytes)` can do without allocating new memory."""
-        return num_bytes <= (self.size if self._region is None else self._region.room)
+        return num_bytes <= int(self._room.size)
 
     def first(self, num_bytes: int) -> Any:
         """The first `num_bytes` bytes, allocated if necessary; earlier views stay valid."""
@@ -48,14 +49,17 @@ class GrowingBytes:
 
     def _grow(self, num_bytes: int) -> None:
         before = self.size
-        if not self._on_host:
-            self._bytes, before = aligned_bytes(num_bytes, _PAGE, self._like), num_bytes
+        if not self.can_hold(num_bytes):
+            if self._on_host:
+                self._map = reserve(num_bytes)
+                self._room = np.frombuffer(self._map, np.uint8)
+            else:
+                self._room = aligned_bytes(num_bytes, _PAGE, self._like)
+            before = 0
             self.moves += 1
-        elif self._region is None or num_bytes > self._region.room:
-            self._region, before = Region(num_bytes), 0
-            self.moves += 1
-        if self._region is not None:
-            self._bytes = self._region.first(num_bytes)
+        if self._map is not None:
+            ask_for_large_pages(self._map, num_bytes)
+        self._bytes = self._room[:num_bytes]
         poison(self._bytes[before:])
 
 

@@ -28,6 +28,7 @@ from nnet3tools.tensor.operands import (
     is_array,
     merge_axes,
     operand_types,
+    reduced_axes,
     remembered,
     target_of,
 )
@@ -139,11 +140,7 @@ class AggregateKernel:
         if isinstance(alpha, Number):
             return self._scaled(out, ins, alpha, beta)
         full = broadcast_shape([o.shape for o in ins if is_array(o)]) or (1,)
-        axes = list(range(len(full)))
-        if self._axis is not None:
-            if not -len(full) <= self._axis < len(full):
-                raise ProgramError(f"cannot reduce axis {self._axis} of shape {full}")
-            axes = [self._axis % len(full)]
+        axes = reduced_axes(self._axis, full)
         count = math.prod(full[i] for i in axes)
         if count == 0 and self._of_none is None:
             raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")

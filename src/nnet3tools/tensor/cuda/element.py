@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.call import in_turn
@@ -24,7 +23,7 @@ from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
 from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.operands import broadcast_shape, is_array, remembered
+from nnet3tools.tensor.operands import checked_arrays, is_array, remembered
 
 
 class ElementKernel:
@@ -39,16 +38,12 @@ class ElementKernel:
         given, copies = list(operands), list[Step]()
         if any(isinstance(operand, Number) for operand in given):
             given = with_device_numbers(given, copies)
-        for target in self._targets:
-            if not is_array(given[target]):
-                raise ProgramError(
-                    f"element({self._assignments.text()}) assigns to a plain number, _{target + 1}"
-                )
-            for i, other in enumerate(given):
-                if i != target and is_array(other) and i not in self._targets:
-                    if overlap(given[target], other) == "partial":
-                        given[i] = get_device().empty(other.shape, other.dtype)
-                        copies.append(copy.bind(given[i], other))
+        arrays = [i for i, operand in enumerate(given) if is_array(operand)]
+        for target in (i for i in arrays if i in self._targets):
+            for i in (i for i in arrays if i not in self._targets):
+                if overlap(given[target], other := given[i]) == "partial":
+                    given[i] = get_device().empty(other.shape, other.dtype)
+                    copies.append(copy.bind(given[i], other))
         return in_turn([*copies, self._bind(given)])
 
     def _bind(self, operands: list[Any]) -> Step:
@@ -71,11 +66,7 @@ class ElementKernel:
         )  # fmt: skip
 
     def _plan(self, operands: list[Any]) -> Any:
-        full = operands[self._targets[0]].shape
-        arrays = [o for o in operands if is_array(o)]
-        shapes = [a.shape for a in arrays]
-        if broadcast_shape(shapes) != full or any(operands[t].shape != full for t in self._targets):
-            raise ProgramError(f"an assigned operand must have the full shape; shapes: {shapes}")
+        arrays, full = checked_arrays(self._assignments, operands)
         if 0 in full:
             return None
         device = get_device()

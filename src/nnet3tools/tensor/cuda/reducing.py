@@ -26,14 +26,14 @@ from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.operands import broadcast_shape, is_array, target_fits
+from nnet3tools.tensor.operands import checked_arrays
 
 _MOST_BLOCKS = 1 << 20
 
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A callable that does a formula's assignments, with row reductions, by one kernel."""
-    arrays, full, targets = _checked(assignments, operands)
+    arrays, full = checked_arrays(assignments, operands)
     if 0 in full:
         return lambda: None
     walk, sizes, strides = _walk(operands, arrays, full, -1)
@@ -41,12 +41,14 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
     found = row_kernel(assignments, walk)
     args = arguments([*sizes, rows, *walk.arguments(operands, strides)])
     grid, block = (min(rows, _MOST_BLOCKS), 1, 1), (block_of(full[-1]), 1, 1)
+    targets = [operands[n - 1] for n in assignments.targets]
     return Launch(device.kernel(*found), *found, grid, block, args, arrays, targets)
 
 
 def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A callable that runs `assignments` that reduce columns: a kernel for each pass over rows."""
-    arrays, full, targets = _checked(assignments, operands)
+    arrays, full = checked_arrays(assignments, operands)
+    targets = [operands[n - 1] for n in assignments.targets]
     walk, sizes, strides = _walk(operands, arrays, full, -2)
     if len(sizes) != 2 or assignments.reduces_rows:
         raise ProgramError(f"a formula reduces columns of operands of {len(sizes)} axes, or rows")
@@ -82,19 +84,6 @@ def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
             )
         )  # fmt: skip
     return in_turn(steps)
-
-
-def _checked(
-    assignments: Assignments, operands: Sequence[Any]
-) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """(array operands, their broadcast shape, assigned operands); ProgramError for wrong shapes."""
-    arrays = [o for o in operands if is_array(o)]
-    full = broadcast_shape([a.shape for a in arrays])
-    targets = [operands[n - 1] for n in assignments.targets]
-    if not all(target_fits(target.shape, full, assignments) for target in targets):
-        shapes = [target.shape for target in targets]
-        raise ProgramError(f"assigned operands of a formula over {full} have shapes {shapes}")
-    return arrays, full, targets
 
 
 def _walk(

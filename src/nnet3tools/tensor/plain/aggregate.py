@@ -22,6 +22,7 @@ from nnet3tools.tensor.operands import (
     collapse,
     is_number,
     operand_types,
+    reduced_axes,
     remembered,
     target_of,
     with_axes,
@@ -58,10 +59,7 @@ def prepare(
         flat = collapse(operands, full) if full else None
         if flat is not None:
             return flat, (0,), full
-        return operands, tuple(range(axes)), full
-    if not -axes <= axis < axes:
-        raise ProgramError(f"cannot reduce axis {axis} of shape {full}")
-    return operands, (axis % axes,), full
+    return operands, tuple(reduced_axes(axis, full)), full
 
 
 def _store(

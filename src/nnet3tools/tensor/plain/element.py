@@ -14,10 +14,10 @@ from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.operands import (
     broadcast_shape,
+    checked_arrays,
     collapse,
     operand_types,
     remembered,
-    target_fits,
     with_axes,
 )
 from nnet3tools.tensor.plain.blocks import BlockPlan
@@ -37,11 +37,7 @@ class _Plan:
     ) -> None:
         targets = [n - 1 for n in assignments.targets]
         types = operand_types(operands)
-        for target in targets:
-            if types[target].is_weak:
-                raise ProgramError(
-                    f"element({assignments.text()}) assigns to a plain number, _{target + 1}"
-                )
+        checked_arrays(assignments, operands)
         self._targets = targets
         self._copied = {n for (_, n), how in shared.items() if how == "partial"} - {*targets}
         aliases = [pair for pair, how in shared.items() if how == "same"]
@@ -52,11 +48,6 @@ class _Plan:
         self._arrays = arrays
         given = self._prepared(operands)
         shapes = {i: given[i].shape for i in arrays}
-        full = broadcast_shape(list(shapes.values()))
-        if not all(target_fits(shapes[t], full, assignments) for t in targets):
-            raise ProgramError(
-                f"an assigned operand must have the full shape; shapes: {list(shapes.values())}"
-            )
         exprs = [value for _, value in assignments.items]
         dtypes = {t: given[t].dtype for t in targets}
         self._blocks = BlockPlan(exprs, types, shapes, targets=dtypes, aliases=aliases)
