@@ -134,7 +134,8 @@ class Operator(Generic[P, R]):
         return found
 
     def _find(self, device: str, element_type: str) -> Callable[..., Callable[[], Any]]:
-        self.load(device)
+        load_device(device)
+        load_module(f"{self.reference.__module__}.{DEVICES[device]}")
         is_declared = element_type in self.types or element_type == "float16"
         for key in (element_type, "*") if is_declared else (element_type,):
             if (found := _binders.get((self.name, device, key))) is not None:
@@ -145,11 +146,6 @@ class Operator(Generic[P, R]):
         if device == "numpy" and is_declared and not is_bound:
             return functools.partial(functools.partial, self.reference)
         raise UnsupportedOperator(self.name, element_type, device)
-
-    def load(self, device: str) -> None:
-        """Import the modules that implement this operator on a device."""
-        load_device(device)
-        load_module(f"{self.reference.__module__}.{DEVICES[device]}")
 
     def __repr__(self) -> str:
         return f"<operator {self.name}({', '.join(self.operands)})>"

@@ -93,18 +93,10 @@ def bind_prod(
     if inner == 0:
         return fill.bind(out, 0.0) if beta == 0.0 else scale.bind(out, float(beta))
     before: list[Callable[[], None]] = []
-    after: list[Callable[[], None]] = []
     first, second = _usable(left, before), _usable(right, before)
-    target = _as_blas(out)
-    if target is None:
-        buffer = get_device().empty(out.shape, out.dtype)
-        if beta != 0.0:
-            before.append(copy.bind(buffer, out))
-        after.append(copy.bind(out, buffer))
-        target = _as_blas(buffer)
-        assert target is not None
-    steps = [*before, _gemm(out, first, second, target, inner, alpha, beta), *after]
-    return in_turn(steps)
+    target = _usable(out, before if beta != 0.0 else [])
+    after = [] if target.array is out else [copy.bind(out, target.array)]
+    return in_turn([*before, _gemm(out, first, second, target, inner, alpha, beta), *after])
 
 
 def _gemm(

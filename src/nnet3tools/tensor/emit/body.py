@@ -11,7 +11,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.emit.walk import Access, Walk
 from nnet3tools.tensor.formulas import Assignments, Type
-from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target, used
 
 CALLS: dict[str, str] = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
@@ -142,11 +142,7 @@ class Body:
         self, roots: Sequence[Instruction], known: Collection[Instruction] = ()
     ) -> list[Instruction]:
         """The values that must be computed for `roots`, in order, without those in `known`."""
-        needed = {v for v in roots if v not in known}
-        for v in reversed(self.instructions):
-            if v in needed:
-                needed.update(i for i in v.inputs if i not in known)
-        return [v for v in self.instructions if v in needed]
+        return [v for v in used(self.instructions, roots, known) if v not in known]
 
     def arrays_of(self, values: Sequence[Instruction]) -> list[int]:
         """The operand numbers of those `values` that are array operands."""

@@ -38,29 +38,21 @@ def varying(
 class RowStages:
     """Divides a formula's computation of one row into stages, each ended by a loop over the row.
 
-    The loop makes row reductions. `instructions` are the values that the row needs, in order,
-    `varying` those that differ within the row. `known` are values that are the same for all
-    rows and are computed before. ProgramError if a formula reduces rows of a value that does
-    not differ in a row.
+    The loop makes row reductions. `instructions` are the values to compute for the row, in order;
+    other inputs of theirs are known before. `varying` are those that differ within the row.
+    ProgramError if a formula reduces rows of a value that does not differ in a row.
     """
 
     def __init__(
-        self,
-        instructions: Sequence[Instruction],
-        varying: Collection[Instruction],
-        known: Collection[Instruction] = (),
+        self, instructions: Sequence[Instruction], varying: Collection[Instruction]
     ) -> None:
         self.varying = varying
         """The values that differ within a row: they are computed in loops over the row."""
         self.instructions = instructions
-        self.known = frozenset(known)
         self._loops: dict[Instruction, int] = {}
         """The number of loops over the row before a value is known."""
         for v in instructions:
-            if v in self.known:
-                self._loops[v] = 0
-                continue
-            before = max((self._loops[i] for i in v.inputs), default=0)
+            before = max((self._loops.get(i, 0) for i in v.inputs), default=0)
             self._loops[v] = before + (v.kind is Kind.REDUCE_ROW)
             if v.kind is Kind.REDUCE_ROW and v.inputs[0] not in self.varying:
                 raise ProgramError("a formula reduces rows of an operand that has none")
@@ -74,7 +66,7 @@ class RowStages:
     def once(self, stage: int) -> list[Instruction]:
         """The values that stage number `stage` computes once for each row, before its loop."""
         now = [v for v, n in self._loops.items() if n == stage and v.kind is not Kind.REDUCE_ROW]
-        return [v for v in now if v not in self.varying and v not in self.known]
+        return [v for v in now if v not in self.varying]
 
 
 @dataclass(frozen=True)
@@ -131,6 +123,6 @@ def passes(
         columns = [v for v in made if v not in known or v in now]
         if any(v.kind is Kind.REDUCE_ROW for v in columns):
             raise ProgramError("a formula reduces rows of a value that is the same for all rows")
-        rows = RowStages(used(needed, wanted, known), within, known)
+        rows = RowStages([v for v in used(needed, wanted, known) if v not in known], within)
         found.append(Pass(tuple(columns), rows, tuple(totals)))
     return found

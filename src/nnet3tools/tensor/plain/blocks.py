@@ -177,7 +177,7 @@ class BlockPlan:
         `aliases`.
         """
         direct: dict[Instruction, int] = {}
-        order = [v for v in last.rows.instructions if v not in last.rows.known]
+        order = list(last.rows.instructions)
         for root, (target, dtype) in zip(self.roots, targets.items(), strict=False):
             if not _is_step(root) or root in direct or root not in order:
                 continue
@@ -191,8 +191,7 @@ class BlockPlan:
 
     def _pass(self, found: Pass) -> _Pass:
         """`found` with the numbers of scratch buffers for its steps, which are reused when free."""
-        values = [v for v in found.rows.instructions if v not in found.rows.known]
-        steps = [v for v in values if _is_step(v)]
+        steps = [v for v in found.rows.instructions if _is_step(v)]
         last_use = {i: at for at, v in enumerate(steps) for i in v.inputs}
         kept = self.roots if not found.reductions else [v.inputs[0] for v in found.reductions]
         last_use.update((v, len(steps)) for v in kept)
@@ -205,7 +204,9 @@ class BlockPlan:
                 registers[v] = alike[0] if alike else free.pop() if free else num_registers
                 num_registers = max(num_registers, registers[v] + 1)
             free += {registers[i] for i in dying} - {registers.get(v)}
-        arrays = [v for v in values if v.kind is Kind.OPERAND and not v.type.is_weak]
+        arrays = [
+            v for v in found.rows.instructions if v.kind is Kind.OPERAND and not v.type.is_weak
+        ]
         columns = [v for v in found.columns if v not in self._given]
         return _Pass(columns, steps, arrays, registers, found.reductions)
 
