@@ -17,13 +17,14 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 class Aggregate(Formula):
     """Operator that computes out = beta * out + alpha * reduction of a formula along an axis.
 
-    The operands of a call are out, then the formula's inputs `_1`, `_2`, ... If axis is None, there
-    is no out, and a call returns a number.
+    The operands of a call are out, then the formula's inputs `_1`, `_2`, ... `reduce` is a name of
+    REDUCTIONS, such as "sum". For inputs (N, D), axis 0 gives an output (D,), axis 1 gives (N,) or
+    (N, 1). If axis is None, there is no out, and a call returns a float.
     """
 
     kind = "aggregate"
 
-    def __init__(self, formula: str | Expr, reduce: str, axis: int | None) -> None:
+    def __init__(self, formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> None:
         if reduce not in REDUCTIONS:
             raise ProgramError(f"unknown reduction '{reduce}', known: {', '.join(REDUCTIONS)}")
         super().__init__()
@@ -64,10 +65,5 @@ class Aggregate(Formula):
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"
 
 
-def aggregate(formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> Aggregate:
-    """An operator that reduces the values of `formula` along `axis` of its inputs `_1`, `_2`, ...
-
-    `reduce` is a name of REDUCTIONS, such as "sum". For inputs (N, D), axis 0 gives an output (D,),
-    axis 1 gives (N,) or (N, 1), and axis None returns a float.
-    """
-    return Aggregate(formula, reduce, axis)
+aggregate = Aggregate
+"""The name by which code makes operators that reduce."""

@@ -52,10 +52,10 @@ class Formula:
 class Element(Formula):
     """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
 
-    Assigned operands have the full (broadcast) shape. Other operands are arrays that broadcast
-    to it, or plain numbers, which take the arrays' type. `operands` are the names by which
-    formula text calls its operands, separated by spaces, in the order of a call; "" if it calls
-    them _1, _2, ...
+    `formula` is text, assignments, or an expression to assign to `_1`. Assigned operands have the
+    full (broadcast) shape. Other operands are arrays that broadcast to it, or plain numbers, which
+    take the arrays' type. `operands` are the names by which formula text calls its operands,
+    separated by spaces, in the order of a call, such as "out x"; "" if it calls them _1, _2, ...
 
     A formula may reduce rows (`row_sum(x)`) along the last axis; an operand that is assigned
     such a value may have one column. It may reduce columns (`col_sum(x)`) along all other axes;
@@ -97,9 +97,5 @@ class Element(Formula):
         return f"element({self.formula!r})"
 
 
-def element(formula: str | Expr | Assignments, operands: str = "") -> Element:
-    """An operator that computes a formula: text, assignments, or an expression to assign to `_1`.
-
-    `operands` are the names of the operands in the text, in the order of a call, such as "out x".
-    """
-    return Element(formula, operands)
+element = Element
+"""The name by which code makes operators of formulas."""

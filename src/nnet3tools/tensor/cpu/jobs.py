@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.addresses import address
+from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.fusion import fused
-from nnet3tools.tensor.cpu.kernels import Job
+from nnet3tools.tensor.cpu.kernels import Job, job_maker
 from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.plain.threads import LOCK, num_threads
-from nnet3tools.tensor.registry import do_nothing
+from nnet3tools.tensor.registry import Operator, do_nothing
 
 Work = Callable[[], object]
 
@@ -46,6 +48,18 @@ def run_compiling(job: Job) -> bool:
         return False
     bound_jobs([job], addresses)()
     return True
+
+
+def bind_kernel(operator: Operator, *operands: Any, **options: Any) -> Work:
+    """A callable that makes one call of the operator, by its C kernel if there is one."""
+    make = job_maker(operator) if are_native() else None
+    jobs = None if make is None else make(*operands, **options)
+
+    def run() -> None:
+        if jobs is None or not run_compiling(jobs[0]):
+            operator.reference(*operands, **options)
+
+    return run
 
 
 def run_if_made(job: Job) -> bool:

@@ -102,6 +102,12 @@ def fields_of_struct(body: str) -> dict[str, str]:
     return found
 
 
+def has_rows(matrix: Any) -> bool:
+    """Whether a matrix is float32 and has contiguous rows, as kernels in C files expect."""
+    aligned = matrix.strides[1] == 4 and matrix.strides[0] % 4 == 0
+    return matrix.dtype == np.float32 and (aligned or matrix.shape[1] == 1)
+
+
 JobMaker = Callable[..., "list[Job] | None"]
 _job_makers: dict[str, JobMaker] = {}
 

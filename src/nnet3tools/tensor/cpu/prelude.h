@@ -26,6 +26,14 @@ typedef void kernel(const word *w, i64 begin, i64 end);
 #define NN_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Keeps a vector in a register. GCC would read it from memory for each row of a product, which takes a
+   third more time. */
+#ifdef __AVX2__
+#define NN_KEEP(vector) __asm__("" : "+x"(vector))
+#else
+#define NN_KEEP(vector) ((void)0)
+#endif
+
 static inline f32 nn_float_of(u32 bits) { f32 x; memcpy(&x, &bits, 4); return x; }
 static inline u32 nn_bits_of(f32 x) { u32 bits; memcpy(&bits, &x, 4); return bits; }
 

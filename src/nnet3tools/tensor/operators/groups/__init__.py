@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.arrays import Array, strided
+from nnet3tools.tensor.call import Call, operator_of_formulas
+from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator
 
 
@@ -15,15 +19,26 @@ def group_norm(out: Array, x: Array) -> None:
     np.sqrt(np.einsum("ngk,ngk->ng", groups, groups), out=out)
 
 
-@operator(writes=("in_deriv",))
+_norm_backprop = element("_1 = _2 * where(_3 != 0, _4 / where(_3 != 0, _3, 1), 0)")
+
+
+@operator_of_formulas(writes=("in_deriv",))
 def group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
-) -> None:
-    """Set in_deriv to the derivative by the input of `group_norm`; it is 0 where the norm is 0."""
-    shape = (*out_value.shape, -1)
-    factor = np.zeros_like(out_value)
-    np.divide(out_deriv, out_value, out=factor, where=out_value != 0.0)
-    in_deriv[...] = (in_value.reshape(shape) * factor[:, :, None]).reshape(in_deriv.shape)
+) -> Iterator[Call]:
+    """Set in_deriv to the derivative by the input of `group_norm`; it is 0 where the norm is 0.
+
+    The decorator runs the yielded Calls.
+    """
+    views = (_in_groups(array, out_value.shape[1]) for array in (in_deriv, in_value))
+    yield Call.of(_norm_backprop, *views, out_value[:, :, None], out_deriv[:, :, None])
+
+
+def _in_groups(array: Array, groups: int) -> Array:
+    """A view of a matrix as (rows, groups, columns of a group); `reshape` might copy it."""
+    (rows, columns), (down, along) = array.shape, array.strides
+    size = columns // groups
+    return strided(array, (rows, groups, size), (down, along * size, along))
 
 
 @operator()

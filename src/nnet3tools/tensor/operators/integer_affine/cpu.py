@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
+from nnet3tools.tensor.cpu.kernels import Job, has_rows, kernels_of_file, makes_jobs
 from nnet3tools.tensor.operators.integer_affine import PackedWeights, levels_of
 
 _kernels = kernels_of_file(__file__)
@@ -16,12 +16,6 @@ _ROWS = 8
 """Rows of a step."""
 _MULTIPLICATIONS = 96
 """Multiplications that take as long as an element of an elementwise job."""
-
-
-def has_rows(matrix: Any) -> bool:
-    """Whether a matrix is float32 and has contiguous rows."""
-    aligned = matrix.strides[1] == 4 and matrix.strides[0] % 4 == 0
-    return matrix.dtype == np.float32 and (aligned or matrix.shape[1] == 1)
 
 
 @makes_jobs("quantize_rows")

@@ -18,14 +18,6 @@ typedef s32 q_s32_anywhere __attribute__((vector_size(32), aligned(4), may_alias
 typedef f32 q_f32_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
 #define Q_INLINE static inline __attribute__((always_inline))
 
-/* Keeps a vector in a register. GCC would read it from memory for each row, which takes a third more
-   time. */
-#ifdef __AVX2__
-#define Q_KEEP(vector) __asm__("" : "+x"(vector))
-#else
-#define Q_KEEP(vector) ((void)0)
-#endif
-
 Q_INLINE q_s32 q_broadcast(const u8 *x, int quad) {
   s32 bytes;
   memcpy(&bytes, x + 4 * quad, 4);
@@ -130,7 +122,7 @@ Q_INLINE void q_sums(q_s32 *sum, const u8 *x, i64 stride, const q_s32_anywhere *
 #define Q_SUM(s, x) s = dot(s, x, w0, w1, w2, w3)
   for (; x < end; x += Q_STEP, y += Q_STEP, w += 4) {
     q_s32 w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
-    Q_KEEP(w0); Q_KEEP(w1); Q_KEEP(w2); Q_KEEP(w3);
+    NN_KEEP(w0); NN_KEEP(w1); NN_KEEP(w2); NN_KEEP(w3);
     Q_SUM(s0, x);
     if (count >= 4) { Q_SUM(s1, x + stride); Q_SUM(s2, x + 2 * stride); Q_SUM(s3, x + three); }
     if (count >= 8) { Q_SUM(s4, y); Q_SUM(s5, y + stride); Q_SUM(s6, y + 2 * stride); Q_SUM(s7, y + three); }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.arrays import aligned_bytes
-from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
+from nnet3tools.tensor.cpu.kernels import Job, has_rows, kernels_of_file, makes_jobs
 from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.operators.leaky_hmm import Hmm
 from nnet3tools.tensor.operators.numerator.cpu import KERNELS as NUMERATOR_KERNELS
@@ -63,8 +63,7 @@ def _leaky_hmm(
 ) -> list[Job] | None:  # fmt: skip
     """A list with the job (C kernel call) for `leaky_hmm`; None unless float32, contiguous rows."""
     matrices = (output,) if deriv is None else (output, deriv)
-    contiguous = all(m.dtype == np.float32 and m.strides[1] == m.itemsize for m in matrices)
-    if not contiguous or not output.size or results.strides != (8,):
+    if not all(map(has_rows, matrices)) or not output.size or results.strides != (8,):
         return None
     plan: _Plan = hmm.plan("cpu", _Plan)
     if plan.num_pdfs > output.shape[1] or any(m.shape != output.shape for m in matrices):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
-from nnet3tools.tensor.operators.integer_affine.cpu import has_rows
+from nnet3tools.tensor.cpu.kernels import Job, has_rows, kernels_of_file, makes_jobs
 from nnet3tools.tensor.operators.packed_affine import PANEL
 
 _kernels = kernels_of_file(__file__)

@@ -8,13 +8,6 @@ enum { P_PANEL = 32, P_SUMS = 8 };
 typedef f32 p_f32 __attribute__((vector_size(32)));
 typedef f32 p_f32_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* Keeps a vector in a register. GCC would read it from memory for each row. */
-#ifdef __AVX2__
-#define P_KEEP(vector) __asm__("" : "+x"(vector))
-#else
-#define P_KEEP(vector) ((void)0)
-#endif
-
 typedef struct {
   f32 *out;
   const f32 *rows;
@@ -38,7 +31,7 @@ p_tile(const packed_affine_arguments *a, i64 first, i64 at, int count, int vecto
     for (; x < end; ++x, w += P_PANEL) {
       p_f32 all[4];
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) { all[v] = ((const p_f32_anywhere *)w)[v]; P_KEEP(all[v]); }
+      for (int v = 0; v < vectors; ++v) { all[v] = ((const p_f32_anywhere *)w)[v]; NN_KEEP(all[v]); }
       P_ADD(0, x[0]) P_ADD(1, x[stride]) P_ADD(2, x[2 * stride]) P_ADD(3, x[three])
     }
   }

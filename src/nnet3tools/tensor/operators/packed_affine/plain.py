@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nnet3tools.tensor.operators.integer_affine.plain import bind_kernel
+from nnet3tools.tensor.cpu.jobs import bind_kernel
 from nnet3tools.tensor.operators.packed_affine import packed_affine
 from nnet3tools.tensor.registry import implements
 
