@@ -14,7 +14,7 @@ from nnet3tools import draws
 from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
 from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
-from nnet3tools.chain.normalization import Normalizer
+from nnet3tools.chain.normalization import NO_SHARED_PATH, Normalizer
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError, naming
 from nnet3tools.fast_dataclasses import dataclass, replace
@@ -185,10 +185,7 @@ class E2eExampleMaker:
             return supervision
         normalized = self.normalizer.normalized(supervision)
         if normalized is None:
-            log.warning(
-                f"For utterance {utterance}, FST was empty after composing with normalization FST. "
-                "This should be extremely rare (a few per corpus, at most)"
-            )
+            log.warning(f"For utterance {utterance}, {NO_SHARED_PATH}")
         return normalized or supervision
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
 from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
-from nnet3tools.chain.normalization import Normalizer
+from nnet3tools.chain.normalization import NO_SHARED_PATH, Normalizer
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
@@ -74,10 +74,7 @@ class ExampleNormalizer:
         supervision = self._normalizer.normalized(output.supervision)
         if supervision is None:
             self.num_errors += 1
-            log.warning(
-                f"For example {key}, FST was empty after composing with normalization FST. "
-                "This should be extremely rare (a few per corpus, at most)"
-            )
+            log.warning(f"For example {key}, {NO_SHARED_PATH}")
             return
         outputs = [replace(output, supervision=supervision)]
         self._write(key, NnetChainExample(example.inputs, outputs))

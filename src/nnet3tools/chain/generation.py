@@ -13,7 +13,7 @@ from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
 from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
 from nnet3tools.chain.example_format import ACCEPTOR, supervision_weight
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
-from nnet3tools.chain.normalization import Normalizer
+from nnet3tools.chain.normalization import NO_SHARED_PATH, Normalizer
 from nnet3tools.chain.supervision import EncodedSupervision, Supervision, SupervisionCutter
 from nnet3tools.errors import NotFiniteError, naming
 from nnet3tools.fast_dataclasses import dataclass
@@ -24,11 +24,6 @@ from nnet3tools.training.generation import IvectorSource
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
 Write = Callable[[str, NnetChainExample | EncodedChainExample], None]
-
-_NO_SHARED_PATH = (
-    "FST was empty after composing with normalization FST. This should be extremely rare (a few "
-    "per corpus, at most)"
-)
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ class ChainExampleMaker:
         if normalized is None:
             log.warning(
                 f"For utterance {utterance.name}, feature frames {chunk.first_frame} to "
-                f"{chunk.first_frame + chunk.num_frames}, {_NO_SHARED_PATH}"
+                f"{chunk.first_frame + chunk.num_frames}, {NO_SHARED_PATH}"
             )
         return normalized or piece
 

@@ -9,7 +9,6 @@ from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.general_matrix import check_finite, to_dense
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
 
 LWF_POSTERIORS = "__LWF-posteriors"
@@ -52,9 +51,7 @@ def _by_frame(targets: NnetIo, chain: NnetChainSupervision) -> NDArray[np.float3
     return np.ascontiguousarray(dense.reshape(shape).swapaxes(0, 1)).reshape(dense.shape)
 
 
-def _read(reader: Reader) -> NnetExample:
-    return minibatch(NnetChainExample.read(reader))
-
-
-CHAIN_MINIBATCH: Holder[NnetExample] = Holder("a chain example", _read)
+CHAIN_MINIBATCH: Holder[NnetExample] = Holder(
+    "a chain example", lambda reader: minibatch(NnetChainExample.read(reader))
+)
 """The holder for reading tables of chain examples as NnetExamples."""

@@ -17,6 +17,11 @@ from nnet3tools.io import log
 _MAX_STATES = 200_000
 """Kaldi does not determinize acceptors with so many states, before or after."""
 
+NO_SHARED_PATH = (
+    "FST was empty after composing with normalization FST. This should be extremely rare (a few "
+    "per corpus, at most)"
+)
+
 _ANY_LABEL = (1 << 31) - 1
 
 

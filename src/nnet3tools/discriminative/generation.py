@@ -35,26 +35,38 @@ class DiscriminativeExampleMaker:
     compress: bool = True
     ivectors: IvectorSource | None = None
 
-    def examples(
+    def add(
         self,
         utterance: str,
         features: GeneralMatrix,
         supervision: DiscriminativeSupervision,
-        ivectors: NDArray[np.float32] | None,
-    ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
-        """Yield (key, example) for each chunk; if the utterance is too short, only warn."""
-        num_frames = features.shape[0]
+        write: Callable[[str, NnetDiscriminativeExample], None],
+    ) -> bool:
+        """Write an example for each chunk of an utterance, or warn that it is too short.
+
+        Returns False, after a warning, if the i-vectors or the supervision do not fit the features.
+        """
+        num_frames, ivectors = features.shape[0], None
+        if self.ivectors is not None:
+            if (ivectors := self.ivectors.find(utterance, num_frames)) is None:
+                return False
+        length = supervision.frames_per_sequence
+        if not self.splitter.lengths_match(utterance, num_frames, length, 0):
+            return False
         if not (chunks := self.splitter.chunks(utterance, num_frames)):
-            return
+            return True
         cutter = SupervisionSplitter(self.options, self.model, supervision)
+        examples = []
         for number, chunk in enumerate(chunks):
             output = self._output(chunk, cutter, normalize=number > 0)
             draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
             example = NnetDiscriminativeExample(
                 list(self._inputs(features, chunk, num_frames, ivectors)), [output]
             )
-            key = f"{utterance}-{chunk.first_frame}"
-            yield key, example.compressed() if self.compress else example
+            examples.append(example.compressed() if self.compress else example)
+        for chunk, example in zip(chunks, examples, strict=True):
+            write(f"{utterance}-{chunk.first_frame}", example)
+        return True
 
     def _inputs(
         self,
@@ -95,7 +107,7 @@ def make_discriminative_examples(
         try:
             supervision = find(utterance)
             check_finite(f"features of utterance '{utterance}'", matrix)
-            made = supervision is not None and _make(utterance, matrix, supervision, maker, write)
+            made = supervision is not None and maker.add(utterance, matrix, supervision, write)
         except NotFiniteError as error:
             log.skipped(error)
             made = False
@@ -105,21 +117,3 @@ def make_discriminative_examples(
         num_errors += not made
     if num_errors:
         log.warning(f"{num_errors} utterances had errors and could not be processed.")
-
-
-def _make(
-    utterance: str,
-    matrix: GeneralMatrix,
-    supervision: DiscriminativeSupervision,
-    maker: DiscriminativeExampleMaker,
-    write: Callable[[str, NnetDiscriminativeExample], None],
-) -> bool:
-    num_frames, ivectors = matrix.shape[0], None
-    if maker.ivectors is not None:
-        if (ivectors := maker.ivectors.find(utterance, num_frames)) is None:
-            return False
-    if not maker.splitter.lengths_match(utterance, num_frames, supervision.frames_per_sequence, 0):
-        return False
-    for key, example in list(maker.examples(utterance, matrix, supervision, ivectors)):
-        write(key, example)
-    return True

@@ -23,14 +23,12 @@ _Doubles = NDArray[np.float64]
 class _Groups:
     """Arcs grouped by their source states or by their targets, and the groups sorted by level.
 
-    An arc leads to a state of a higher level. The arcs of level i's states are
-    `order[ends[i]:ends[i + 1]]`; in them, those of state `states[i][k]` begin at `firsts[i][k]`.
+    An arc leads to a state of a higher level. `levels` has (places, firsts, states) of each level
+    with arcs: these are `order[places]`; in them, those of state `states[k]` begin at `firsts[k]`.
     """
 
     order: _Ints
-    ends: list[int]
-    firsts: list[_Ints]
-    states: list[_Ints]
+    levels: list[tuple[slice, _Ints, _Ints]]
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
@@ -38,14 +36,13 @@ class _Groups:
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
-        firsts: list[_Ints] = []
-        found: list[_Ints] = []
+        found: list[tuple[slice, _Ints, _Ints]] = []
         for begin, end in pairwise(bounds):
-            part = in_order[begin:end]
-            first = np.flatnonzero(np.concatenate([[True], part[1:] != part[:-1]])[: len(part)])
-            firsts.append(first)
-            found.append(part[first])
-        return cls(order, bounds, firsts, found)
+            if begin < end:
+                part = in_order[begin:end]
+                firsts = np.flatnonzero(np.concatenate([[True], part[1:] != part[:-1]]))
+                found.append((slice(begin, end), firsts, part[firsts]))
+        return cls(order, found)
 
 
 @dataclass(frozen=True)
@@ -120,21 +117,14 @@ class LevelledLattice:
         alpha[self._starts] = 0.0
         groups = self._by_target
         sources, likes = self.sources[groups.order], -costs[groups.order]
-        for level, (begin, end) in enumerate(pairwise(groups.ends)):
-            if begin < end:
-                values = alpha[sources[begin:end]] + likes[begin:end]
-                sums = np.logaddexp.reduceat(values, groups.firsts[level])
-                alpha[groups.states[level]] = sums
+        for places, firsts, states in groups.levels:
+            alpha[states] = np.logaddexp.reduceat(alpha[sources[places]] + likes[places], firsts)
         np.logaddexp.at(beta, self._finals, -final_costs)
         groups = self._by_source
         targets, likes = self._targets[groups.order], -costs[groups.order]
-        for level in reversed(range(len(groups.states))):
-            begin, end = groups.ends[level : level + 2]
-            if begin < end:
-                values = beta[targets[begin:end]] + likes[begin:end]
-                states = groups.states[level]
-                sums = np.logaddexp.reduceat(values, groups.firsts[level])
-                beta[states] = np.logaddexp(beta[states], sums)
+        for places, firsts, states in reversed(groups.levels):
+            sums = np.logaddexp.reduceat(beta[targets[places]] + likes[places], firsts)
+            beta[states] = np.logaddexp(beta[states], sums)
         totals = np.full(len(self._starts), -np.inf)
         np.logaddexp.at(totals, pieces, alpha[self._finals] - final_costs)
         return alpha, beta, totals
@@ -156,18 +146,14 @@ class LevelledLattice:
         with np.errstate(invalid="ignore"):
             into = np.exp(found.alpha[self.sources] - costs - found.alpha[self._targets])
             out = np.exp(found.beta[self._targets] - costs - found.beta[self.sources])
-        groups = self._by_target
-        for level, states in enumerate(groups.states):
-            if len(states):
-                arcs = groups.order[groups.ends[level] : groups.ends[level + 1]]
-                sums = into[arcs] * (forward[self.sources[arcs]] + values[arcs])
-                forward[states] = np.add.reduceat(sums, groups.firsts[level])
-        groups = self._by_source
-        for level in reversed(range(len(groups.states))):
-            if len(states := groups.states[level]):
-                arcs = groups.order[groups.ends[level] : groups.ends[level + 1]]
-                sums = out[arcs] * (backward[self._targets[arcs]] + values[arcs])
-                backward[states] = np.add.reduceat(sums, groups.firsts[level])
+        for places, firsts, states in self._by_target.levels:
+            arcs = self._by_target.order[places]
+            sums = into[arcs] * (forward[self.sources[arcs]] + values[arcs])
+            forward[states] = np.add.reduceat(sums, firsts)
+        for places, firsts, states in reversed(self._by_source.levels):
+            arcs = self._by_source.order[places]
+            sums = out[arcs] * (backward[self._targets[arcs]] + values[arcs])
+            backward[states] = np.add.reduceat(sums, firsts)
         pieces = self._pieces[self._finals]
         shares = np.exp(found.alpha[self._finals] - final_costs - found.totals[pieces])
         totals = np.bincount(pieces, shares * forward[self._finals], len(self._starts))

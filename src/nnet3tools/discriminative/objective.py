@@ -73,8 +73,9 @@ class DiscriminativeObjective:
     def judge(self, supervision: DiscriminativeSupervision, output: NDArray[np.float32]) -> Judged:
         """The objective of a network's `output` (num_frames, pdfs), which is log-probabilities.
 
-        Rows run frame by frame, in each frame sequence by sequence. DataError if the supervision
-        does not fit the model or the output.
+        Rows run frame by frame, in each frame sequence by sequence. If the objective is NaN, the
+        result is -10 per frame with a derivative of zeros. DataError if the supervision does not
+        fit the model or the output.
         """
         self._check(supervision, output)
         pdfs = self._model.pdfs_of_ids()
@@ -100,7 +101,19 @@ class DiscriminativeObjective:
             right = self._is_right(supervision, levels)
             total, values = levels.expected(right, costs, final_costs, found)
         deriv = self._summed(rows[is_frame], cols[is_frame], values[is_frame], reference, output)
-        return _judged(supervision, total, numerator, denominator, deriv, reference)
+        positive = float(deriv.values[deriv.values > 0].sum(dtype=np.float64))
+        negative = -float(deriv.values[deriv.values < 0].sum(dtype=np.float64))
+        scale = supervision.weight
+        weight, objective = supervision.num_frames * scale, scale * total
+        deriv = replace(deriv, values=deriv.values * np.float32(scale))
+        if math.isnan(objective):
+            log.warning(
+                f"Objective function is {objective:g}, setting to {_NOT_FINITE:g} per frame."
+            )
+            objective = _NOT_FINITE * weight
+            deriv = replace(deriv, values=np.zeros_like(deriv.values))
+        parts = scale * numerator, scale * denominator
+        return Judged(weight, objective, *parts, positive, negative, deriv, reference)
 
     # -- from the output to the lattice
 
@@ -216,37 +229,3 @@ def _rescored(lattice: Lattice, levels: LevelledLattice, likes: NDArray[np.float
     frames = levels.labels != 0
     acoustic[levels.arcs[frames]] = -likes[frames]
     return replace(lattice, acoustic=acoustic, final_acoustic=np.zeros_like(lattice.final_acoustic))
-
-
-def _judged(
-    supervision: DiscriminativeSupervision,
-    total: float,
-    numerator: float,
-    denominator: float,
-    deriv: Elements,
-    reference: Elements,
-) -> Judged:
-    """The results of a minibatch, with all objectives and `deriv` times `supervision.weight`.
-
-    `total` is the objective; `reference` (weights of the alignment's pdfs) is kept as it is.
-    If the objective is NaN, the derivative becomes zero and the objective -10 per frame.
-    """
-    scale = supervision.weight
-    weight = supervision.num_frames * scale
-    objective = scale * total
-    positive = float(deriv.values[deriv.values > 0].sum(dtype=np.float64))
-    negative = -float(deriv.values[deriv.values < 0].sum(dtype=np.float64))
-    values = deriv.values * np.float32(scale)
-    if math.isnan(objective):
-        log.warning(f"Objective function is {objective:g}, setting to {_NOT_FINITE:g} per frame.")
-        objective, values = _NOT_FINITE * weight, np.zeros_like(values)
-    return Judged(
-        weight,
-        objective,
-        scale * numerator,
-        scale * denominator,
-        positive,
-        negative,
-        replace(deriv, values=values),
-        reference,
-    )

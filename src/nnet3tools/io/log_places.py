@@ -121,7 +121,7 @@ _PLACES = {
     "discriminative/diagnostics _print_details": "Print discriminative-training",
     "discriminative/diagnostics print_objective": "PrintTotalStats nnet-discriminative-diagnostics",
     "discriminative/generation make_discriminative_examples": "main {program}",
-    "discriminative/objective _judged": "Compute discriminative-training",
+    "discriminative/objective judge": "Compute discriminative-training",
     "discriminative/objective _log_likes": "ConvertAnswersToLogLike discriminative-training",
     "discriminative/trainer _print_total": "PrintTotalStats nnet-discriminative-training",
     "training/generation find": "main {program}",
