@@ -52,7 +52,6 @@ class AmInitOptions(OptionGroup):
 
 @program("nnet3-am-init", AM_INIT_USAGE, AmInitOptions, num_args=(3, 4))
 def nnet3_am_init(options: AmInitOptions, args: list[str]) -> None:
-    from nnet3tools.io.files import open_input
     from nnet3tools.nnet.am_nnet import AmNnet
     from nnet3tools.nnet.hmm.topology import HmmTopology
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -62,9 +61,7 @@ def nnet3_am_init(options: AmInitOptions, args: list[str]) -> None:
     *sources, nnet_in, model_out = args
     if len(sources) == 2:
         tree = ContextDependency.load(sources[0])
-        with open_input(sources[1]) as reader:
-            topology = HmmTopology.read(reader)
-        transition_model = TransitionModel.from_tree(tree, topology)
+        transition_model = TransitionModel.from_tree(tree, HmmTopology.load(sources[1]))
     else:
         transition_model = TransitionModel.load(sources[0])
     model = AmNnet(transition_model, read_nnet(nnet_in))

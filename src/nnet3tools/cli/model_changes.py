@@ -10,7 +10,6 @@ from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    from nnet3tools.nnet.am_nnet import AmNnet
     from nnet3tools.nnet.nnet import Nnet
 
 
@@ -55,16 +54,12 @@ class ChangeOptions(OptionGroup):
         return bool(self.nnet_config or self.edits_config or self.edits or self.prepare_for_test)
 
 
-def to_float(nnet: Nnet, options: ChangeOptions) -> None:
-    """Convert integer weights to floats if --dequantize asks for it."""
+def begin_changes(nnet: Nnet, options: ChangeOptions) -> None:
+    """Convert integer weights of `nnet` to floats, then apply a config file, if options say so."""
     if options.dequantize:
         from nnet3tools.nnet.quantization import dequantize
 
         log.log(f"Dequantized {len(dequantize(nnet))} components")
-
-
-def read_config(nnet: Nnet, options: ChangeOptions) -> None:
-    """Apply the config file of --nnet-config to `nnet`, in place."""
     if options.nnet_config:
         from nnet3tools.nnet.model_file import apply_config_file
 
@@ -141,8 +136,7 @@ def nnet3_copy(options: CopyOptions, args: list[str]) -> None:
     nnet_in, nnet_out = args
     changes = options.changes
     nnet = read_nnet(nnet_in)
-    to_float(nnet, changes)
-    read_config(nnet, changes)
+    begin_changes(nnet, changes)
     set_learning_rates(nnet, changes)
     scale_parameters(nnet, changes, nnet_in)
     apply_edits(nnet, changes)
@@ -188,7 +182,7 @@ class AmCopyOptions(OptionGroup):
 def nnet3_am_copy(options: AmCopyOptions, args: list[str]) -> None:
     from nnet3tools.cli.am_models import load_am_nnet, set_context
     from nnet3tools.graph.context import draw_before_statistics
-    from nnet3tools.nnet.model_file import write_nnet
+    from nnet3tools.nnet.model_file import read_nnet, write_nnet
 
     model_in, model_out = args
     changes = options.changes
@@ -197,11 +191,14 @@ def nnet3_am_copy(options: AmCopyOptions, args: list[str]) -> None:
     if may_draw:
         draw_before_statistics(model.nnet)
     if options.set_raw_nnet:
-        _set_raw_nnet(model, options.set_raw_nnet)
-    to_float(model.nnet, changes)
-    read_config(model.nnet, changes)
+        model.set_nnet(read_nnet(options.set_raw_nnet))
+        set_context(model)
+        draw_before_statistics(model.nnet)
+    begin_changes(model.nnet, changes)
     if options.convert_repeated_to_block:
-        _convert_repeated_to_block(model)
+        from nnet3tools.nnet.edits import convert_repeated_to_block_affine
+
+        convert_repeated_to_block_affine(model.nnet)
     set_learning_rates(model.nnet, changes)
     apply_edits(model.nnet, changes)
     if may_draw:
@@ -218,19 +215,3 @@ def nnet3_am_copy(options: AmCopyOptions, args: list[str]) -> None:
     else:
         model.save(model_out, options.binary)
         log.log(f"Copied neural net from {model_in} to {model_out}")
-
-
-def _set_raw_nnet(model: AmNnet, rxfilename: str) -> None:
-    from nnet3tools.cli.am_models import set_context
-    from nnet3tools.graph.context import draw_before_statistics
-    from nnet3tools.nnet.model_file import read_nnet
-
-    model.set_nnet(read_nnet(rxfilename))
-    set_context(model)
-    draw_before_statistics(model.nnet)
-
-
-def _convert_repeated_to_block(model: AmNnet) -> None:
-    from nnet3tools.nnet.edits import convert_repeated_to_block_affine
-
-    convert_repeated_to_block_affine(model.nnet)

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
-from nnet3tools.io.files import open_input, open_output
+from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
 
 
 @dataclass
-class AmNnet:
+class AmNnet(StoredObject):
     """An acoustic model as in Kaldi's final.mdl: transition model, network, contexts and priors.
 
     The contexts are in frames: stored in the file, or computed by the caller with graph/context.py.
@@ -42,12 +42,6 @@ class AmNnet:
         model.check_simple(reader.name)
         return model
 
-    @classmethod
-    def load(cls, rxfilename: str) -> AmNnet:
-        """Read a model from a file, pipe or "-"."""
-        with open_input(rxfilename) as reader:
-            return cls.read(reader)
-
     def write(self, writer: Writer) -> None:
         """Write the model in Kaldi's format."""
         self.transition_model.write(writer)
@@ -58,11 +52,6 @@ class AmNnet:
         writer.write_int32(self.right_context)
         writer.write_token("<Priors>")
         writer.write_vector(self.priors)
-
-    def save(self, wxfilename: str, binary: bool = True) -> None:
-        """Write the model to a file, pipe or "-"."""
-        with open_output(wxfilename, binary) as writer:
-            self.write(writer)
 
     def check_simple(self, name: str) -> None:
         """Raise DataError, with the file's `name`, unless the nodes "input" and "output" exist.

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.reader import Reader
+from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.writer import Writer
 
 
 @dataclass
-class LdaStats:
+class LdaStats(StoredObject):
     """Weights (C,), weighted sums (C, D) and weighted sum of squares (D, D) of data in C classes.
 
     Files contain the sum of squares about the classes' means, in single precision.
@@ -118,17 +118,6 @@ class LdaStats:
         seen = self.zero != 0.0
         first = self.first[seen]
         return first.T @ (first / self.zero[seen, None])
-
-    @classmethod
-    def load(cls, rxfilename: str) -> LdaStats:
-        """The statistics read from a file, pipe or "-"."""
-        with open_input(rxfilename) as reader:
-            return cls.read(reader)
-
-    def save(self, wxfilename: str, binary: bool = True) -> None:
-        """Write the statistics to a file (whole or not at all), pipe or "-"."""
-        with open_output(wxfilename, binary) as writer:
-            self.write(writer)
 
 
 def sum_stats(rxfilenames: list[str]) -> LdaStats:

@@ -139,8 +139,8 @@ class ChainGetSupervisionOptions(OptionGroup):
 )
 def chain_get_supervision(options: ChainGetSupervisionOptions, args: list[str]) -> int:
     from nnet3tools.chain.compilation import SupervisionCompiler
-    from nnet3tools.chain.supervision import SUPERVISION
-    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.chain.supervision import SUPERVISION, Supervision
+    from nnet3tools.cli.tables import convert_table
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
@@ -149,23 +149,16 @@ def chain_get_supervision(options: ChainGetSupervisionOptions, args: list[str]) 
     model, tree = TransitionModel.load(model_in), ContextDependency.load(tree_in)
     compiler = SupervisionCompiler(tree, model, options.supervision.convert_to_pdfs)
     holder, find = _input_kind(options)
-    num_done = num_errors = 0
-    with (
-        TableWriter(wspecifier, SUPERVISION) as writer,
-        SequentialTableReader(rspecifier, holder) as reader,
-    ):
-        for key, value in reader:
-            supervision = None
-            with naming(f"{rspecifier}: key '{key}'"):
-                if (proto := find(key, value)) is not None:
-                    supervision = compiler.compile(proto)
-            if proto is not None and supervision is None:
-                log.warning(f"Failed creating supervision for utterance {key}")
-            if supervision is None:
-                num_errors += 1
-                continue
-            writer.write(key, supervision)
-            num_done += 1
+
+    def convert(key: str, value: Any) -> Supervision | None:
+        if (proto := find(key, value)) is None:
+            return None
+        if (supervision := compiler.compile(proto)) is None:
+            log.warning(f"Failed creating supervision for utterance {key}")
+        return supervision
+
+    holders = holder, SUPERVISION
+    num_done, num_errors = convert_table(rspecifier, wspecifier, holders, convert)
     log.log(
         f"Generated chain supervision information for {num_done} utterances, errors on {num_errors}"
     )
@@ -189,9 +182,6 @@ def _input_kind(
             log.warning(f"Error creating proto-supervision for utterance {key}: {error}")
             return None
 
-    def find_in_alignment(key: str, value: Any) -> ProtoSupervision:
-        return of_alignment(value, options.supervision)
-
     if options.lattice_input:
         return PHONE_LATTICE, find_in_lattice
-    return INT32_PAIR_VECTOR, find_in_alignment
+    return INT32_PAIR_VECTOR, lambda key, value: of_alignment(value, options.supervision)

@@ -10,7 +10,6 @@ from nnet3tools.cli.device_options import DeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import (
@@ -48,14 +47,6 @@ class Options(OptionGroup):
     )
 
 
-@dataclass
-class _LogProbs:
-    """The sum over utterances of the denominator's log-probability, and the number of frames."""
-
-    total: float = 0.0
-    frames: int = field(default=0)
-
-
 @program("nnet3-chain-compute-post", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
     from nnet3tools.chain.objective import denominator_posteriors
@@ -70,7 +61,7 @@ def main(options: Options, args: list[str]) -> int:
     options.inputs.check()
     options.simple.check()
     device = options.device.choose()
-    counts, log_probs = UtteranceCounts(), _LogProbs()
+    counts, total, num_frames = UtteranceCounts(), 0.0, 0
     nnet, _ = read_model(nnet_in, use_priors=False)
     graph = den_graph_of(den_fst, nnet, nnet_in)
     with naming(nnet_in):
@@ -94,15 +85,15 @@ def main(options: Options, args: list[str]) -> int:
                 counts.failed += 1
                 continue
             writer.write(key, posteriors if transform is None else posteriors @ transform.T)
-            log_probs.total += log_prob
-            log_probs.frames += len(output)
+            total += log_prob
+            num_frames += len(output)
             counts.done += 1
         counts.check()
     status = counts.report()
-    if log_probs.frames:
+    if num_frames:
         log.log(
-            f"Overall log-prob per (output) frame was {log_probs.total / log_probs.frames:g} over "
-            f"{log_probs.frames} frames."
+            f"Overall log-prob per (output) frame was {total / num_frames:g} over "
+            f"{num_frames} frames."
         )
     return status
 

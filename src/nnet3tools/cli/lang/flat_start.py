@@ -27,14 +27,6 @@ def _dimension(text: str) -> int:
     return dim
 
 
-def _load_topology(rxfilename: str) -> HmmTopology:
-    from nnet3tools.io.files import open_input
-    from nnet3tools.nnet.hmm.topology import HmmTopology
-
-    with open_input(rxfilename) as reader:
-        return HmmTopology.read(reader)
-
-
 def _save(
     tree: ContextDependency,
     topology: HmmTopology,
@@ -52,8 +44,7 @@ def _save(
     with open_output(model_out, binary) as writer:
         model.write(writer)
         write_gaussians(writer, gaussians)
-    with open_output(tree_out, binary) as writer:
-        tree.write(writer)
+    tree.save(tree_out, binary)
 
 
 GMM_INIT_MONO_USAGE = """Initialize monophone GMM.
@@ -82,6 +73,7 @@ def gmm_init_mono(options: GmmInitMonoOptions, args: list[str]) -> None:
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.lang.trees import monophone_tree, read_shared_phones
+    from nnet3tools.nnet.hmm.topology import HmmTopology
 
     topology_in, dim_text, *names = args
     gaussian = Gaussian.unit(_dimension(dim_text))
@@ -89,7 +81,7 @@ def gmm_init_mono(options: GmmInitMonoOptions, args: list[str]) -> None:
         with SequentialTableReader(options.train_feats, MATRIX) as reader:
             features = (matrix for _, matrix in reader)
             gaussian = Gaussian.of_features(features, _dimension(dim_text))
-    topology = _load_topology(topology_in)
+    topology = HmmTopology.load(topology_in)
     tree = monophone_tree(read_shared_phones(options.shared_phones, topology), topology)
     gaussians = [gaussian] * tree.num_pdfs
     if options.perturb_factor:
@@ -129,10 +121,11 @@ class GmmInitBiphoneOptions(OptionGroup):
 def gmm_init_biphone(options: GmmInitBiphoneOptions, args: list[str]) -> None:
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.lang.trees import PhoneCounts, biphone_tree, read_shared_phones
+    from nnet3tools.nnet.hmm.topology import HmmTopology
 
     topology_in, dim_text, *names = args
     gaussian = Gaussian.unit(_dimension(dim_text))
-    topology = _load_topology(topology_in)
+    topology = HmmTopology.load(topology_in)
     counts = None
     if options.phone_counts:
         counts = PhoneCounts.load(options.phone_counts)

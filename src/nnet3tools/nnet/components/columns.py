@@ -29,8 +29,8 @@ from nnet3tools.tensor.operators.groups import group_norm, group_norm_backprop, 
 _multiply = tensor.element("_1 = _2 * _3")
 
 
-class _BlockComponent(Component):
-    """Base class of components whose input columns are blocks as wide as the output."""
+class BlockComponent(Component):
+    """Base class of components whose input has several times as many columns as the output."""
 
     flops_per_input = 1
 
@@ -47,7 +47,7 @@ class _BlockComponent(Component):
 
 
 @register
-class ElementwiseProductComponent(_BlockComponent):
+class ElementwiseProductComponent(BlockComponent):
     """Multiplies the blocks of the input, each as wide as the output, element by element."""
 
     FORMULA = "y = x[block 1] x[block 2] ... x[block n]"
@@ -73,7 +73,7 @@ class ElementwiseProductComponent(_BlockComponent):
 
 
 @register
-class SumBlockComponent(_BlockComponent):
+class SumBlockComponent(BlockComponent):
     """Adds the blocks of the input, each as wide as the output; multiplies by `scale`."""
 
     FORMULA = "y = scale (x[block 1] + x[block 2] + ... + x[block n])"
@@ -140,18 +140,12 @@ _MAX_INPUT_DIM = 1 << 24
 
 
 @register
-class PnormComponent(Component):
+class PnormComponent(BlockComponent):
     """The Euclidean norms of equal groups of input columns (Zhang et al. 2014)."""
 
     FORMULA = "y_i = sqrt(sum of x_j^2 over the columns j of group i)"
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 3  # power, sum, scaling or root
-
-    input_dim = Int("<InputDim>", "input-dim", positive=True)
-    output_dim = Int("<OutputDim>", "output-dim", positive=True)
-
-    def problem(self) -> str | None:
-        return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         group_norm(out_value, in_value)

@@ -20,8 +20,8 @@ from nnet3tools.nnet.components.base import (
     Memo,
     PrecomputedIndexes,
 )
-from nnet3tools.nnet.components.common import division_problem
-from nnet3tools.nnet.components.fields import Int, IntPairs
+from nnet3tools.nnet.components.columns import BlockComponent
+from nnet3tools.nnet.components.fields import IntPairs
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IndexSet, IntArray
 
@@ -47,17 +47,11 @@ class DistributeIndexes(PrecomputedIndexes):
 
 
 @register
-class DistributeComponent(Component):
+class DistributeComponent(BlockComponent):
     """Splits each row into blocks of `output_dim` columns, which become rows with x = 0, 1, ..."""
 
     FORMULA = "y(n, t, k) = x(n, t, 0)[block k]"
     flops_per_input = 0  # moves only
-
-    input_dim = Int("<InputDim>", "input-dim", positive=True)
-    output_dim = Int("<OutputDim>", "output-dim", positive=True)
-
-    def problem(self) -> str | None:
-        return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     @property
     def num_blocks(self) -> int:
@@ -66,22 +60,17 @@ class DistributeComponent(Component):
 
     # -- running
 
-    def _blocks(self, matrix: Array) -> list[Array]:
-        """Views of the blocks of columns of an input matrix."""
-        dim = self.output_dim
-        return [matrix[:, i * dim : (i + 1) * dim] for i in range(self.num_blocks)]
-
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, DistributeIndexes)
         rows, columns = indexes.pairs[:, 0], indexes.pairs[:, 1]
-        tensor.copy_rows_multi(out_value, self._blocks(in_value), columns // self.output_dim, rows)
+        tensor.copy_rows_multi(out_value, self.blocks(in_value), columns // self.output_dim, rows)
 
     def backprop(self, args: BackpropArgs) -> None:
         assert isinstance(args.indexes, DistributeIndexes)
         if args.out_deriv.shape[0] != args.in_deriv.shape[0] * self.num_blocks:
             tensor.fill(args.in_deriv, 0.0)  # some blocks have no output row
         rows, columns = args.indexes.pairs[:, 0], args.indexes.pairs[:, 1]
-        blocks = self._blocks(args.in_deriv)
+        blocks = self.blocks(args.in_deriv)
         tensor.copy_to_rows_multi(args.out_deriv, blocks, columns // self.output_dim, rows)
 
     # -- indexes

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import quoted
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
 
 NO_PDF = -1
@@ -23,7 +24,7 @@ class HmmState:
 
 
 @dataclass(frozen=True)
-class HmmTopology:
+class HmmTopology(StoredObject):
     """The HMMs of `phones`: the states are entries[phone_to_entry[phone]]; -1 is no entry."""
 
     phones: NDArray[np.int32]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.files import open_input
+from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -45,7 +45,7 @@ _MAX_PDF = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class TransitionModel:
+class TransitionModel(StoredObject):
     """The probabilities and pdfs of the HMM transitions of a tree's states.
 
     `tuples` (N, 4): phone, HMM state, forward pdf, self-loop pdf of each transition state.
@@ -63,12 +63,6 @@ class TransitionModel:
         return int(self.tuples[:, 2:].max(initial=-1)) + 1
 
     # -- files
-
-    @classmethod
-    def load(cls, rxfilename: str) -> TransitionModel:
-        """Read the transition model at the start of a file or pipe."""
-        with open_input(rxfilename) as reader:
-            return cls.read(reader)
 
     @classmethod
     def read(cls, reader: Reader) -> TransitionModel:

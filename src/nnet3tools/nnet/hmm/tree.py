@@ -9,7 +9,7 @@ import numpy as np
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.files import open_input
+from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
 
 PDF_CLASS_KEY = -1
@@ -164,18 +164,12 @@ def _write_uint32(writer: Writer, value: int) -> None:
 
 
 @dataclass(frozen=True)
-class ContextDependency:
+class ContextDependency(StoredObject):
     """Kaldi's tree over windows of `width` phones; `central` is the central phone's position."""
 
     width: int
     central: int
     to_pdf: EventMap
-
-    @classmethod
-    def load(cls, rxfilename: str) -> ContextDependency:
-        """Read the tree in a file or pipe."""
-        with open_input(rxfilename) as reader:
-            return cls.read(reader)
 
     @classmethod
     def read(cls, reader: Reader) -> ContextDependency:
