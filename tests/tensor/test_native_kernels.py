@@ -393,6 +393,7 @@ import os, sys
 os.environ.pop("LD_PRELOAD", None)
 import numpy as np
 from nnet3tools import tensor
+from nnet3tools.tensor.plain import products as products_of_numpy
 from nnet3tools.tensor.plain import threads
 from support.native_kernels import Bound
 
@@ -410,9 +411,8 @@ bound = [
 products = [
     Bound(tensor.prod, np.ones((900, 90), np.float32), x, x[:90], trans_b=True, beta=1.0),
     Bound(tensor.prod, np.ones((90, 700), np.float32), x[:, :90], x, trans_a=True, beta=1.0),
+    Bound(tensor.prod, np.ones((97, 701), np.float32), x[:97], x[:701], trans_b=True),
 ]
-
-
 for one in products:
     one.operator.reference(one.plain[0][0], *one.plain[0][1:], **one.plain[1])
     one.exact = one.plain[0][0]
@@ -422,26 +422,32 @@ def results(count):
     threads._num_threads = count
     for one in bound:
         one.run_native()
+    by_numpy = []
     for one in products:
         one.native[0][0][:] = 1
         one.run_native()
         np.testing.assert_allclose(one.native[0][0], one.exact, 1e-4, 1e-3)
-    found = [a.copy() for one in bound for _, a in one.arrays()]
-    return [*found, *(one.number.array.copy() for one in bound)]
+        by_numpy.append(np.ones_like(one.exact))
+        products_of_numpy.bind_prod(by_numpy[-1], *one.native[0][1:], **one.native[1])()
+    found = [a.copy() for one in [*bound, *products] for _, a in one.arrays()]
+    return [*found, *by_numpy, *(one.number.array.copy() for one in bound)]
+
+
+def alike(count):
+    return all(map(lambda a, b: np.array_equal(a, b, equal_nan=True), first, results(count)))
 
 
 first = results(1)
-assert all(map(lambda a, b: np.array_equal(a, b, equal_nan=True), first, results(2)))
+assert alike(2) and alike(3) and alike(8)
 child = os.fork()
-if child == 0:  # where the second thread is not
-    alike = map(lambda a, b: np.array_equal(a, b, equal_nan=True), first, results(2))
-    os._exit(0 if all(alike) else 1)
+if child == 0:  # where the other threads are not
+    os._exit(0 if alike(8) and alike(2) else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_two_threads_and_forked_processes_get_the_same_numbers():
-    """In a process of its own, lest the second thread stay in this one."""
+def test_any_number_of_threads_and_forked_processes_get_the_same_numbers():
+    """In a process of its own, lest the other threads stay in this one."""
     root = Path(__file__).parents[1]
     preload = {"LD_PRELOAD": os.environ.get("SANITIZER", "")}
     environment = {**os.environ, "PYTHONPATH": str(root), **preload}

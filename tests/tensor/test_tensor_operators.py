@@ -26,13 +26,13 @@ def layouts(array):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(itertools.product([False, True], repeat=2)))
-@pytest.mark.parametrize("how", ["blas", "matmul", "halves"])
+@pytest.mark.parametrize("how", ["blas", "matmul", "parts"])
 def test_products(dtype, trans_a, trans_b, how, monkeypatch):
     if how == "matmul":
         monkeypatch.setattr(products, "gemm", lambda *a: None)
-    elif how == "halves":
-        monkeypatch.setattr(products, "num_threads", lambda: 2)
-        monkeypatch.setattr(products, "SHARED", 0)
+    elif how == "parts":
+        monkeypatch.setattr(products, "num_threads", lambda: 3)
+        monkeypatch.setattr(products, "_PART", 1)
     rng = np.random.default_rng(0)
     sizes = [(5, 4, 3), (1, 4, 3), (5, 1, 1), (1, 1, 1), (0, 3, 2), (4, 0, 3), (200, 7, 90)]
     for n, k, d in sizes:

@@ -93,10 +93,8 @@ def product(
 ) -> list[Job] | None:  # fmt: skip
     """A list with one job (BLAS calls) for out = alpha * op(a) op(b) + beta * out, or None.
 
-    op transposes if trans_* is set. Each thread makes half of the output's rows or columns. BLAS
-    adds up an element's products in an order that differs at the edge of a matrix, so one thread
-    and two agree to the last digits only. None for stacks of matrices, and if BLAS cannot multiply
-    halves of an operand.
+    op transposes if trans_* is set. Each thread makes a part of the output's rows. None for stacks
+    of matrices, and if BLAS cannot multiply parts of an operand.
     """
     if not out.ndim == a.ndim == b.ndim == 2 or not out.dtype == a.dtype == b.dtype:
         return None
@@ -118,11 +116,10 @@ def _job(found: Gemm, alpha: Any, beta: float) -> Job:
     work = found.out.size * found.inner // _MULTIPLICATIONS
     real = "f32" if found.out.dtype == np.float32 else "f64"
     return kernels_of_file(__file__, real, "product.c")["prod"].job(
-        -(-max(rows, columns) // CUT), work, gemm=function, is_wide=found.is_wide,
-        by_rows=rows >= columns, flip_a=found.flip_a, flip_b=found.flip_b, cut=CUT, rows=rows,
-        columns=columns, inner=found.inner, alpha=factor, a=found.a, a_stride=found.stride_a,
-        b=found.b, b_stride=found.stride_b, beta=beta, out=found.out,
-        out_stride=found.stride_out,
+        max(1, rows // CUT), work, gemm=function, is_wide=found.is_wide, flip_a=found.flip_a,
+        flip_b=found.flip_b, cut=CUT, rows=rows, columns=columns, inner=found.inner, alpha=factor,
+        a=found.a, a_stride=found.stride_a, b=found.b, b_stride=found.stride_b, beta=beta,
+        out=found.out, out_stride=found.stride_out,
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def bound_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     assert runner is not None
 
     def run() -> None:
-        with LOCK:  # there is one second thread
+        with LOCK:  # one caller at a time may use several threads
             runner(place, len(alive[0]), num_threads())
 
     return run

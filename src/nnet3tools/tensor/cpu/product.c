@@ -1,10 +1,10 @@
-/* A part of a product of matrices, by BLAS: the steps [begin, end), each of `cut` rows of the output,
-   or of its columns if there are more of them. */
+/* A part of a product of matrices, by BLAS: the steps [begin, end), each of `cut` rows of the output. The
+   last step has all the rows that are left. */
 
 typedef struct {
   void *gemm;
   i64 is_wide;                     /* whether gemm takes sizes of 64 bits */
-  i64 by_rows, cut;
+  i64 cut;
   i64 flip_a, flip_b;
   i64 rows, columns, inner;
   const f64 *alpha;
@@ -23,18 +23,15 @@ typedef void TYPED(prod_gemm)(int, int, int, s32, s32, s32, T, const T *, s32, c
 void TYPED(prod)(const TYPED(prod_arguments) *p, i64 begin, i64 end) {
   enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
   const i64 first = begin * p->cut;
-  const i64 size = NN_LEAST(end * p->cut, p->by_rows ? p->rows : p->columns) - first;
-  const T *a = p->a, *b = p->b;
-  T *out = p->out;
-  if (p->by_rows) { a += p->flip_a ? first : first * p->a_stride; out += first * p->out_stride; }
-  else { b += p->flip_b ? first * p->b_stride : first; out += first; }
-  const i64 rows = p->by_rows ? size : p->rows, columns = p->by_rows ? p->columns : size;
+  const i64 rows = ((end + 1) * p->cut > p->rows ? p->rows : end * p->cut) - first;
+  const T *a = p->a + (p->flip_a ? first : first * p->a_stride), *b = p->b;
+  T *out = p->out + first * p->out_stride;
   const int op_a = p->flip_a ? TRANS : NO_TRANS, op_b = p->flip_b ? TRANS : NO_TRANS;
   const T alpha = (T)*p->alpha, beta = (T)p->beta;
   if (p->is_wide)
-    ((TYPED(prod_gemm_wide) *)p->gemm)(ROW_MAJOR, op_a, op_b, rows, columns, p->inner, alpha, a,
+    ((TYPED(prod_gemm_wide) *)p->gemm)(ROW_MAJOR, op_a, op_b, rows, p->columns, p->inner, alpha, a,
                                        p->a_stride, b, p->b_stride, beta, out, p->out_stride);
   else
-    ((TYPED(prod_gemm) *)p->gemm)(ROW_MAJOR, op_a, op_b, rows, columns, p->inner, alpha, a,
+    ((TYPED(prod_gemm) *)p->gemm)(ROW_MAJOR, op_a, op_b, rows, p->columns, p->inner, alpha, a,
                                   p->a_stride, b, p->b_stride, beta, out, p->out_stride);
 }

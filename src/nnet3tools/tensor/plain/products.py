@@ -6,7 +6,7 @@ Matrix products are BLAS's, without copies; alpha and beta need no temporaries.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,19 @@ from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import add_scaled
 from nnet3tools.tensor.plain.blas import gemm, thread_setter
-from nnet3tools.tensor.plain.threads import num_threads, run_both
+from nnet3tools.tensor.plain.threads import num_threads, run_all
 from nnet3tools.tensor.registry import implements
 
 _BLOCK_BYTES = 1 << 20
 
-SHARED = 1 << 22
-"""Multiplications (40 us) from which two threads do half a product each. BLAS has no threads of its
-own: it begins far below, and its threads spin for 25 ms after each product, in the way of ours."""
+_PART = 1 << 21
+"""The least number of multiplications of a thread's part (20 us). BLAS has no threads of its own:
+it begins far below, and its threads spin for 25 ms after each product, in the way of ours."""
 
-CUT = 48
-"""Halves of products begin at multiples of this, as blocks (of 4, 12 or 16) of BLAS do."""
+CUT = 24
+"""Parts of products are rows of the output, beginning at multiples of this. BLAS's kernels take 4,
+8, 12 or 24 rows at a time, so that each element is the same sum for any number of threads. Parts of
+columns would not be: BLAS adds up in another order where one of its blocks ends."""
 
 if num_threads() > 1 and (_set_threads := thread_setter()) is not None:
     _set_threads(1)
@@ -51,24 +53,31 @@ def bind_prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], Any]:
-    """A callable for out = alpha op(a) op(b) + beta out; two threads do a large product."""
+    """A callable for out = alpha op(a) op(b) + beta out; a large product is shared by threads."""
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left, right = (x.swapaxes(-1, -2) if flip else x for x, flip in ((a, trans_a), (b, trans_b)))
     _check(out, left, right)
-    if num_threads() < 2 or not _is_shared(out, left, right):
+    cuts = _cuts(out, left, right)
+    if len(cuts) == 2:
         return _bind(out, a, b, trans_a, trans_b, alpha, beta)
-    halves = _halves(out, a, b, trans_a, trans_b)
-    return functools.partial(
-        run_both, *[_bind(*half, trans_a, trans_b, alpha, beta) for half in halves]
-    )
+    works = []
+    for rows in map(slice, cuts, cuts[1:]):
+        part = a[:, rows] if trans_a else a[rows]
+        works.append(_bind(out[rows], part, b, trans_a, trans_b, alpha, beta))
+    return functools.partial(run_all, *works)
 
 
-def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two threads do left @ right: if it is large and not symmetric (BLAS does half)."""
-    if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
-        return False
-    return out.size * left.shape[1] >= SHARED
+def _cuts(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> list[int]:
+    """The rows of `out` where the threads' parts of a product begin, and the number of rows.
+
+    A stack of matrices is one part, and so is a symmetric product, of which BLAS does half.
+    """
+    rows, parts = len(out), 1
+    steps = rows // CUT
+    if out.ndim == left.ndim == right.ndim == 2 and not is_symmetric(left, right):
+        parts = max(1, min(num_threads(), steps, out.size * left.shape[1] // _PART))
+    return [(steps * i + parts // 2) // parts * CUT for i in range(parts)] + [rows]
 
 
 def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
@@ -76,19 +85,6 @@ def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
     if left.shape != right.shape[::-1] or left.strides != right.strides[::-1]:
         return False
     return address(left) == address(right)
-
-
-def _halves(
-    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(out, a, b) for each half of the rows of out, or of its columns if there are more of them."""
-    rows, columns = out.shape
-    middle = max(rows, columns) // CUT // 2 * CUT
-    for half in (slice(middle), slice(middle, None)):
-        if rows >= columns:
-            yield out[half], (a[:, half] if trans_a else a[half]), b
-        else:
-            yield out[:, half], a, (b[half] if trans_b else b[:, half])
 
 
 def _bind(

@@ -1,4 +1,4 @@
-"""Lists of calls, the scratch memory that they work in, and the second thread of products.
+"""Lists of calls, the scratch memory that they work in, and the threads of products.
 
 A call is (function, arguments): a function of NumPy with its output last.
 """
@@ -24,20 +24,21 @@ REGISTER_BYTES = 1 << 18
 """Size of a scratch register: a second-level cache holds two or three of them, and the third level
 is hardly slower."""
 
-_MAX_THREADS = 2
+_MOST_THREADS = 64
 
 LOCK = threading.RLock()
 """Held while an operator runs: all operators share the scratch registers."""
 _registers: dict[int, np.ndarray] = {}
-_jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] | None = None
-"""What the second thread of products is to do; None if it has not been started."""
+_jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] = SimpleQueue()
+"""What the helping threads are to do: an entry for each of those that help with some works."""
+_num_helpers = 0
 
 
 def _default_threads() -> int:
     for name in ("NNET3_NUM_THREADS", "OMP_NUM_THREADS"):
         if number := parse_int(os.environ.get(name, ""), 1):
-            return min(number, _MAX_THREADS)
-    return min(_MAX_THREADS, os.cpu_count() or 1)
+            return min(number, _MOST_THREADS)
+    return min(2, os.cpu_count() or 1)
 
 
 _num_threads = _default_threads()
@@ -67,7 +68,7 @@ def run_calls(calls: Sequence[Call]) -> None:
 
 
 def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
-    """The second thread's loop: take an entry of the queue `jobs`, do its works, report.
+    """The loop of a helping thread: take an entry of the queue `jobs`, do its works, report.
 
     An entry is (iterator over works, queue that gets the exception that a work raised, or None).
     """
@@ -83,30 +84,32 @@ def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
             del works, result
 
 
-def _forget_helper() -> None:
-    """Forget the second thread, in a process made by fork, which does not have it."""
-    global _jobs
-    _jobs = None
+def _forget_helpers() -> None:
+    """Forget the helping threads, in a process made by fork, which does not have them."""
+    global _jobs, _num_helpers
+    _jobs, _num_helpers = SimpleQueue(), 0
 
 
-os.register_at_fork(after_in_child=_forget_helper)
+os.register_at_fork(after_in_child=_forget_helpers)
 
 
-def run_both(*works: _Work) -> None:
-    """Call all `works` on two threads; each thread takes the next work when it is free."""
-    global _jobs
+def run_all(*works: _Work) -> None:
+    """Call `works`, each on a thread of its own or on one that has become free."""
+    global _num_helpers
+    helpers = len(works) - 1
     with LOCK, np.errstate(all="ignore"):
-        if _jobs is None:
-            _jobs = SimpleQueue()
-            thread = threading.Thread(target=_help, args=(_jobs,), name="nnet3-tensor", daemon=True)
-            thread.start()
+        while _num_helpers < helpers:
+            threading.Thread(target=_help, args=(_jobs,), name="nnet3-tensor", daemon=True).start()
+            _num_helpers += 1
         # taking from an iterator over a tuple is one step under the interpreter's lock
         left, result = iter(works), _Result()
-        _jobs.put((left, result))
+        for _ in range(helpers):
+            _jobs.put((left, result))
         try:
             for work in left:
                 work()
         finally:
-            error = result.get()
-        if error is not None:
-            raise error
+            errors = [result.get() for _ in range(helpers)]
+        for error in errors:
+            if error is not None:
+                raise error
