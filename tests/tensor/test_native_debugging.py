@@ -131,7 +131,7 @@ def run_sanitized(folder: Path, files: tuple[str, ...], library: str, kinds: str
         "ASAN_OPTIONS": "detect_leaks=0",  # those of the interpreter
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0",  # a forked process starts a thread
-        "NNET3_NUM_THREADS": "2",
+        "NNET3_NUM_THREADS": "3",
     }
     run_pytest(files, environment)
     libraries = list((folder / "cache" / "kernels").glob("*.so"))
@@ -147,8 +147,8 @@ def test_c_code_runs_under_address_and_undefined_behaviour_sanitizers(tmp_path, 
 
 @pytest.mark.skipif(sanitizer("libtsan.so") is None, reason="there is no gcc with libtsan")
 @pytest.mark.parametrize("files", [KERNELS, SEARCHES], ids=["kernels", "searches"])
-def test_two_threads_of_c_code_do_not_race(tmp_path, files):
-    """The second thread takes half of small jobs, too."""
+def test_threads_of_c_code_do_not_race(tmp_path, files):
+    """All threads take parts of small jobs, too."""
     run_sanitized(
-        tmp_path, files, "libtsan.so", "thread", "s/^#define NN_SHARED .*/#define NN_SHARED 1/"
+        tmp_path, files, "libtsan.so", "thread", "s/^#define NN_PART .*/#define NN_PART 1/"
     )

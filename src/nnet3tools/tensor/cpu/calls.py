@@ -22,7 +22,7 @@ from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
 from nnet3tools.tensor.operands import is_number
 from nnet3tools.tensor.plain.blas import Gemm, gemm
-from nnet3tools.tensor.plain.products import CUT, is_symmetric
+from nnet3tools.tensor.plain.products import is_symmetric, rows_of_step
 
 _PRODUCT = parse("_1 * _2")
 
@@ -111,13 +111,14 @@ def product(
 
 def _job(found: Gemm, alpha: Any, beta: float) -> Job:
     rows, columns = found.out.shape
+    step = rows_of_step(columns, found.inner)
     factor = alpha.array if is_number(alpha) else np.array([alpha], np.float64)
     function = ctypes.cast(found.function, ctypes.c_void_p).value or 0
     work = found.out.size * found.inner // _MULTIPLICATIONS
     real = "f32" if found.out.dtype == np.float32 else "f64"
     return kernels_of_file(__file__, real, "product.c")["prod"].job(
-        max(1, rows // CUT), work, gemm=function, is_wide=found.is_wide, flip_a=found.flip_a,
-        flip_b=found.flip_b, cut=CUT, rows=rows, columns=columns, inner=found.inner, alpha=factor,
+        max(1, rows // step), work, gemm=function, is_wide=found.is_wide, flip_a=found.flip_a,
+        flip_b=found.flip_b, step=step, rows=rows, columns=columns, inner=found.inner, alpha=factor,
         a=found.a, a_stride=found.stride_a, b=found.b, b_stride=found.stride_b, beta=beta,
         out=found.out, out_stride=found.stride_out,
     )  # fmt: skip

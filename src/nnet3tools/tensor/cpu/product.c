@@ -1,10 +1,10 @@
-/* A part of a product of matrices, by BLAS: the steps [begin, end), each of `cut` rows of the output. The
+/* A part of a product of matrices, by BLAS: the steps [begin, end), each of `step` rows of the output. The
    last step has all the rows that are left. */
 
 typedef struct {
   void *gemm;
   i64 is_wide;                     /* whether gemm takes sizes of 64 bits */
-  i64 cut;
+  i64 step;
   i64 flip_a, flip_b;
   i64 rows, columns, inner;
   const f64 *alpha;
@@ -22,8 +22,8 @@ typedef void TYPED(prod_gemm)(int, int, int, s32, s32, s32, T, const T *, s32, c
 
 void TYPED(prod)(const TYPED(prod_arguments) *p, i64 begin, i64 end) {
   enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
-  const i64 first = begin * p->cut;
-  const i64 rows = ((end + 1) * p->cut > p->rows ? p->rows : end * p->cut) - first;
+  const i64 first = begin * p->step;
+  const i64 rows = ((end + 1) * p->step > p->rows ? p->rows : end * p->step) - first;
   const T *a = p->a + (p->flip_a ? first : first * p->a_stride), *b = p->b;
   T *out = p->out + first * p->out_stride;
   const int op_a = p->flip_a ? TRANS : NO_TRANS, op_b = p->flip_b ? TRANS : NO_TRANS;

@@ -21,14 +21,20 @@ from nnet3tools.tensor.registry import implements
 
 _BLOCK_BYTES = 1 << 20
 
-_PART = 1 << 21
-"""The least number of multiplications of a thread's part (20 us). BLAS has no threads of its own:
-it begins far below, and its threads spin for 25 ms after each product, in the way of ours."""
+_CUT, _PART = 24, 1 << 23
 
-CUT = 24
-"""Parts of products are rows of the output, beginning at multiples of this. BLAS's kernels take 4,
-8, 12 or 24 rows at a time, so that each element is the same sum for any number of threads. Parts of
-columns would not be: BLAS adds up in another order where one of its blocks ends."""
+
+def rows_of_step(columns: int, inner: int) -> int:
+    """Rows of a product's output that one thread computes at least; parts begin at multiples.
+
+    Each element is then the same sum for any number of threads: BLAS's kernels take 4, 8, 12 or 24
+    rows at a time, and those for AVX-512 add up in another way below 28 * 512 * 512
+    multiplications. Columns cannot be shared so, as BLAS adds up in another order where one of its
+    blocks ends. BLAS has no threads of its own: it begins far below this size (0.1 ms), and its
+    threads spin for 25 ms after each product, in the way of ours.
+    """
+    return -(-_PART // max(1, _CUT * columns * inner)) * _CUT
+
 
 if num_threads() > 1 and (_set_threads := thread_setter()) is not None:
     _set_threads(1)
@@ -73,11 +79,11 @@ def _cuts(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> list[int]:
 
     A stack of matrices is one part, and so is a symmetric product, of which BLAS does half.
     """
-    rows, parts = len(out), 1
-    steps = rows // CUT
+    rows, step, parts = len(out), 1, 1
     if out.ndim == left.ndim == right.ndim == 2 and not is_symmetric(left, right):
-        parts = max(1, min(num_threads(), steps, out.size * left.shape[1] // _PART))
-    return [(steps * i + parts // 2) // parts * CUT for i in range(parts)] + [rows]
+        step = rows_of_step(out.shape[1], left.shape[1])
+        parts = max(1, min(num_threads(), rows // step))
+    return [(rows // step * i + parts // 2) // parts * step for i in range(parts)] + [rows]
 
 
 def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
