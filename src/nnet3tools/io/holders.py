@@ -56,14 +56,6 @@ def _matrix_range(matrix: NDArray, text: str) -> NDArray:
     return np.ascontiguousarray(matrix[row_slice, col_slice])
 
 
-def _general_range(matrix: GeneralMatrix, text: str) -> GeneralMatrix:
-    return _matrix_range(to_dense(matrix), text)
-
-
-def _vector_range(vector: NDArray, text: str) -> NDArray:
-    return vector[_parse_range(text, len(vector), "elements", _TOLERANCE)]
-
-
 # basic types: one line for each object in text mode
 
 
@@ -93,9 +85,7 @@ def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
             return parse_numbers(line.encode("utf-8", "surrogateescape"), np.int32)
         except ValueError:
             raise reader.error(f"expected a line of integers, found {quoted(line, 40)}") from None
-    count = reader.read_int32()
-    if count < 0:
-        raise reader.error(f"expected a vector, found one of {count} elements")
+    count = reader.read_count("a vector", "elements")
     return _read_cells(reader, count, np.int32, f"a vector of {count} integers")
 
 
@@ -225,12 +215,18 @@ DOUBLE_MATRIX: Holder[NDArray] = Holder(
 """Dense float64 matrices; a compressed matrix is decompressed when it is read."""
 
 GENERAL_MATRIX: Holder[GeneralMatrix] = Holder(
-    "a matrix", read_general_matrix, write_general_matrix, extract_range=_general_range
+    "a matrix",
+    read_general_matrix,
+    write_general_matrix,
+    extract_range=lambda matrix, text: _matrix_range(to_dense(matrix), text),
 )
 """Matrices that keep their stored form: full, compressed or sparse."""
 
 VECTOR: Holder[NDArray] = Holder(
-    "a vector", Reader.read_vector, Writer.write_vector, extract_range=_vector_range
+    "a vector",
+    Reader.read_vector,
+    Writer.write_vector,
+    extract_range=lambda v, text: v[_parse_range(text, len(v), "elements", _TOLERANCE)],
 )
 
 POSTERIOR: Holder[Posterior] = Holder("a posterior", read_posterior, write_posterior)

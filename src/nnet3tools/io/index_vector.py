@@ -124,9 +124,7 @@ _NODE_ELEMENT = re.compile(rb"\|.{0,5}(?:\x7f.{0,15}|[^\x7f])?|\x7f.{0,15}|[^\x7
 
 def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
     reader.expect_token("<I1V>")
-    size = reader.read_int32()
-    if size < 0:
-        raise reader.error(f"expected a vector of indexes, found one of {size} elements")
+    size = reader.read_count("a vector of indexes", "elements")
     if size == 0:
         return np.empty(0, np.int32), np.empty((0, 3), np.int32)
     if reader.binary:

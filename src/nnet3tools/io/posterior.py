@@ -140,9 +140,7 @@ def _read_binary(reader: Reader) -> Posterior:
     if (found := reader.take(find_even_frames)) is not None:
         data, count = found
         return frames_of_bytes(data, np.full(len(data) // (5 + 10 * count), count))
-    num_frames = reader.read_int32()
-    if num_frames < 0:
-        raise reader.error(f"expected a posterior, found one of {num_frames} frames")
+    num_frames = reader.read_count("a posterior", "frames")
     counts: list[int] = []
     frames: list[bytes] = []
     for _ in range(num_frames):

@@ -93,6 +93,12 @@ class Reader(InputBuffer):
         """Read a 32-bit integer."""
         return self._read_int(4, "<i")
 
+    def read_count(self, what: str, parts: str) -> int:
+        """Read the number of `parts` (a plural) of the value `what`; DataError if negative."""
+        if (count := self.read_int32()) < 0:
+            raise self.error(f"expected {what}, found one of {count} {parts}")
+        return count
+
     def read_size(self) -> int:
         """Read a C++ size_t, whose size byte Kaldi negates because the type is unsigned."""
         start = self.offset
@@ -163,9 +169,7 @@ class Reader(InputBuffer):
                 raise self.error("expected a vector, found a newline in it (a matrix?)")
             return self._parse(body, dtype)
         stored = self._stored_dtype({"FV": "<f4", "DV": "<f8"}, "a vector (FV or DV)")
-        size = self.read_int32()
-        if size < 0:
-            raise self.error(f"expected a vector, found one of {size} elements")
+        size = self.read_count("a vector", "elements")
         return cast(self.read_array(size, stored, f"a vector of {size}"), dtype)
 
     def read_matrix(self, dtype: DTypeLike = "float32") -> NDArray:
@@ -192,9 +196,7 @@ class Reader(InputBuffer):
         if self.binary:
             tokens = {"FP": "<f4", "DP": "<f8"}
             stored = self._stored_dtype(tokens, "a symmetric matrix (FP or DP)")
-            size = self.read_int32()
-            if size < 0:
-                raise self.error(f"expected a symmetric matrix, found one of {size} rows")
+            size = self.read_count("a symmetric matrix", "rows")
             count = size * (size + 1) // 2
             values = self.read_array(count, stored, f"a triangle of {size} rows")
         else:

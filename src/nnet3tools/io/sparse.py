@@ -165,9 +165,7 @@ def rows_of_sparse(matrix: SparseMatrix) -> bytes:
 def _read_binary(reader: Reader) -> SparseMatrix:
     """Read a sparse matrix in binary, decoding as many rows at a time as the buffer holds."""
     reader.expect_token("SM")
-    num_rows = reader.read_int32()
-    if num_rows < 0:
-        raise reader.error(f"expected a sparse matrix, found one of {num_rows} rows")
+    num_rows = reader.read_count("a sparse matrix", "rows")
     parts: list[SparseMatrix] = []
     missing, wanted = num_rows, min(1 << 16, 64 * (num_rows + 1))  # guess: rows have few elements
     while missing > 0:

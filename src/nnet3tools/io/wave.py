@@ -5,6 +5,7 @@ Chunks are accepted or skipped as in Kaldi's feat/wave-reader.cc.
 """
 
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +131,7 @@ def read_wave(reader: Reader) -> Wave:
     info = read_wave_info(reader)
     block = 2 * info.num_channels
     wanted = None if info.num_samples < 0 else info.num_samples * block
-    data = _read_up_to(reader, wanted)
+    data = b"".join(pieces_of(reader, wanted, _PIECE))
     if not data:
         raise reader.error("expected samples, found none (an empty wave file)")
     if wanted is not None and len(data) < wanted:
@@ -145,17 +146,15 @@ def read_wave(reader: Reader) -> Wave:
     return Wave(info.rate, np.ascontiguousarray(samples))
 
 
-def _read_up_to(reader: Reader, size: int | None) -> bytes:
-    """Read `size` bytes, or fewer at the end of the stream; all bytes if `size` is None."""
-    pieces: list[bytes] = []
+def pieces_of(reader: Reader, size: int | None, most: int) -> Iterator[bytes]:
+    """Yield the next `size` bytes (None: all) in pieces of up to `most`, as they arrive."""
     left = size
     while left != 0 and reader.peek_byte() >= 0:
-        piece = reader.buffered(_PIECE if left is None else min(left, _PIECE))
+        piece = reader.buffered(most if left is None else min(left, most))
         reader.advance(len(piece))
-        pieces.append(piece)
         if left is not None:
             left -= len(piece)
-    return b"".join(pieces)
+        yield piece
 
 
 def write_wave(writer: Writer, wave: Wave) -> None:

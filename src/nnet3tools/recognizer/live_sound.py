@@ -10,7 +10,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.reader import Reader
-from nnet3tools.io.wave import WaveInfo, read_wave_info
+from nnet3tools.io.wave import WaveInfo, pieces_of, read_wave_info
 
 _PIECE = 1 << 16
 _OTHER_KINDS = {b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3", b"FORM": "AIFF", b"\x1aE": "WebM"}
@@ -53,7 +53,7 @@ def live_sound(reader: Reader, rate: float, sample_format: str) -> LiveSound:
 
 def _raw_pieces(reader: Reader, sample_format: str) -> Iterator[bytes]:
     count = 0
-    for piece in _pieces(reader, None):
+    for piece in pieces_of(reader, None, _PIECE):
         count += len(piece)
         yield piece
     if rest := count % np.dtype(sample_format).itemsize:
@@ -65,7 +65,7 @@ def _first_channel(reader: Reader, info: WaveInfo) -> Iterator[np.ndarray]:
     block = 2 * info.num_channels
     wanted = None if info.num_samples < 0 else info.num_samples * block
     rest, count = b"", 0
-    for piece in _pieces(reader, wanted):
+    for piece in pieces_of(reader, wanted, _PIECE):
         count += len(piece)
         data = rest + piece
         size = len(data) // block * block
@@ -76,14 +76,3 @@ def _first_channel(reader: Reader, info: WaveInfo) -> Iterator[np.ndarray]:
         log.warning(
             f"Expected {wanted} bytes of wave data, but read only {count} bytes. Truncated file?"
         )
-
-
-def _pieces(reader: Reader, size: int | None) -> Iterator[bytes]:
-    """Yield the next `size` bytes (None: all) in pieces, as they arrive."""
-    left = size
-    while left != 0 and reader.peek_byte() >= 0:
-        piece = reader.buffered(_PIECE if left is None else min(left, _PIECE))
-        reader.advance(len(piece))
-        if left is not None:
-            left -= len(piece)
-        yield piece
