@@ -81,7 +81,8 @@ class ChainDiagnostics:
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
         """An object that runs `nnet`, with -xent outputs, and stores its components' statistics."""
         options = self.options
-        if options.xent_regularize == 0.0 and _has_xent(nnet):
+        outputs = (name for i, name in enumerate(nnet.node_names) if nnet.is_output(i))
+        if options.xent_regularize == 0.0 and any("-xent" in name for name in outputs):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)
         return ChainComputeProb(
             ComputeProbOptions(),
@@ -91,7 +92,3 @@ class ChainDiagnostics:
             store_stats_in_nnet=True,
             like=self.like,
         )
-
-
-def _has_xent(nnet: Nnet) -> bool:
-    return any("-xent" in name for i, name in enumerate(nnet.node_names) if nnet.is_output(i))

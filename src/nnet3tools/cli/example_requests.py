@@ -12,7 +12,6 @@ from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
 from nnet3tools.errors import ProgramError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.holder import Holder
-from nnet3tools.io.reader import Reader
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_of_kind
 from nnet3tools.training.objective import FrameObjective, Measured
@@ -75,8 +74,5 @@ def for_each_of_any_kind(rspecifier: str, work: Callable[[str, NnetExample], Non
         is_chain = any(hasattr(s, "chain") for s in example.supervisions)
         return with_language(key, example) if is_chain and language_of(key, "") else example
 
-    return for_each_of_kind(Holder("an example", _read), rspecifier, work, adapt=named)
-
-
-def _read(reader: Reader) -> NnetExample:
-    return _HOLDERS.get(reader.peek_token(), EXAMPLE).read(reader)
+    holder = Holder("an example", lambda r: _HOLDERS.get(r.peek_token(), EXAMPLE).read(r))
+    return for_each_of_kind(holder, rspecifier, work, adapt=named)

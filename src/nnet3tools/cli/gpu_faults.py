@@ -40,7 +40,8 @@ def check_driver(runtime: Any) -> int:
         )
     if driver // 1000 < needed // 1000:
         raise NoGpuError(
-            f"CuPy is made for CUDA {needed // 1000} and the driver for CUDA {_version(driver)}",
+            f"CuPy is made for CUDA {needed // 1000} and the driver for CUDA {driver // 1000}."
+            f"{driver % 1000 // 10}",
             f"update the driver, or replace cupy-cuda{needed // 1000}x: pip uninstall it, "
             f"{install_command(f'cuda{driver // 1000}')}",
         )
@@ -53,10 +54,6 @@ def check_driver(runtime: Any) -> int:
     if count == 0:
         raise _no_device()
     return count
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _no_device() -> NoGpuError:

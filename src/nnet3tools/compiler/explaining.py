@@ -114,7 +114,7 @@ def list_deriv(stages: Explanation) -> Iterator[Entry]:
         through = sorted(i for i in dependencies(number, info) if infos[i].deriv)
         reasons = [own.value] if own else []
         if info.deriv and through:
-            reasons.append(f"{_steps_text(through)} {_need(len(through))} a derivative")
+            reasons.append(f"{_steps_text(through)} need{'s' * (len(through) == 1)} a derivative")
         because = f"yes, because {'; '.join(reasons)}" if info.deriv else "no"
         yield Entry(
             f"step {number}: {name}: {because}",
@@ -126,10 +126,6 @@ def list_deriv(stages: Explanation) -> Iterator[Entry]:
                 "from_steps": through if info.deriv else [],
             },
         )
-
-
-def _need(count: int) -> str:
-    return "needs" if count == 1 else "need"
 
 
 def _steps_text(steps: list[int]) -> str:

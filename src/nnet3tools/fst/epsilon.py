@@ -177,9 +177,6 @@ class _Closures:
             arcs = self._arcs[state] = list(zip(*lists, strict=True))
         return arcs
 
-    def _final_of(self, state: int) -> float:
-        return self._finals.get(state, float(self._fst.finals[state]))
-
     def _distances(self, source: int) -> dict[int, float]:
         """The least weight of a path of epsilon arcs from `source` to each state, by state."""
         distances, waiting = {source: 0.0}, [source]
@@ -215,7 +212,8 @@ class _Closures:
                     continue
                 key, weight = (ilabel, olabel, target), single(distance + weight)
                 found[key] = min(found.get(key, NOT_FINAL), weight)
-            final = min(final, single(distance + self._final_of(state)))
+            own = self._finals.get(state, float(self._fst.finals[state]))
+            final = min(final, single(distance + own))
         arcs = [(i, o, weight, target) for (i, o, target), weight in reversed(found.items())]
         self._arcs[source], self._finals[source] = arcs, final
         return arcs, final

@@ -177,7 +177,8 @@ class GraphBuilder:
         wanted = keys if all_true(missing) else keys[missing]
         new = sorted_unique(wanted)
         further = self._further_keys(node, new)
-        found = self._add_new(node, _merged(new, further))
+        both = np.sort(np.concatenate([new, further])) if len(further) else new
+        found = self._add_new(node, both)
         if len(further):
             foreseen = table.find(further)
             self.store.usable[foreseen] = 1
@@ -333,8 +334,3 @@ class GraphBuilder:
             self._strict = None
             return
         prune_segment(self.plan, self.graph, self.store, self.dependency_rows, self.segment_start)
-
-
-def _merged(keys: KeyArray, others: KeyArray) -> KeyArray:
-    """The union of two sorted key arrays, sorted; `keys` itself if `others` is empty."""
-    return np.sort(np.concatenate([keys, others])) if len(others) else keys

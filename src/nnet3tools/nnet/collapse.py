@@ -120,7 +120,8 @@ def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> i
     name_a, name_b = nnet.component_names[first], nnet.component_names[second]
     combined: Component | None = None
     name = f"{name_a}.{name_b}"
-    if options.collapse_dropout and (scale := _dropout_scale(a)) is not None:
+    scale = a.average_scale if isinstance(a, DropoutBase) else None
+    if options.collapse_dropout and scale is not None:
         if scale == 1.0:
             return second
         name = f"{name_b}.scale{scale:.3g}"
@@ -142,11 +143,6 @@ def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> i
 
 
 # -- pairs
-
-
-def _dropout_scale(component: Component) -> float | None:
-    """The factor by which a dropout component scales on average; None for other components."""
-    return component.average_scale if isinstance(component, DropoutBase) else None
 
 
 def _scaled(component: Component, scale: float) -> Component | None:

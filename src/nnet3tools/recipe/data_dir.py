@@ -59,10 +59,10 @@ def number_of_jobs(folder: Path) -> int:
     return number_in(str(path))
 
 
-def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = False) -> list[str]:
-    """The lines whose first word is in `keep`; with `exclude`, all the other lines."""
+def filter_lines(lines: Iterable[str], keep: Iterable[str]) -> list[str]:
+    """The lines whose first word is in `keep`."""
     wanted = set(keep)
-    return [line for line in lines if line.strip() and (line.split(None, 1)[0] in wanted) ^ exclude]
+    return [line for line in lines if line.strip() and line.split(None, 1)[0] in wanted]
 
 
 def perl_shuffled(items: list[str]) -> list[str]:

@@ -40,19 +40,15 @@ def main() -> int:
     handover.keep_tables(_Tables())
     shell = Shell()
     for line in requests:
-        job = _job(json.loads(line))
+        request = json.loads(line)
+        steps = tuple(tuple(tuple(program) for program in step) for step in request["steps"])
         try:
-            reply: dict[str, Any] = {"status": run_job(shell, job)}
+            reply: dict[str, Any] = {"status": run_job(shell, Job(request["log"], steps))}
         except OSError as error:
             reply = {"status": 1, "why": f"cannot write its log: {error.strerror}"}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
     return 0
-
-
-def _job(request: dict[str, Any]) -> Job:
-    steps = tuple(tuple(tuple(program) for program in step) for step in request["steps"])
-    return Job(request["log"], steps)
 
 
 def run_job(shell: Shell, job: Job) -> int:

@@ -103,14 +103,10 @@ def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
                 tally.count += len(run)
             except (DataError, RequestError):
                 # No example of the run was added. Adding them one by one finds the faulty one.
-                single = ((key, _whole(example)) for key, example in run)
+                single = ((key, e if isinstance(e, NnetExample) else e.whole()) for key, e in run)
                 tally.work(single, lambda _, example: accumulator.accumulate(example))
     tally.report()
     return tally.count
-
-
-def _whole(example: NnetExample | EncodedExample) -> NnetExample:
-    return example if isinstance(example, NnetExample) else example.whole()
 
 
 def _runs(

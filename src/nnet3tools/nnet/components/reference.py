@@ -54,7 +54,8 @@ def component_reference(cls: type[Component]) -> str:
     keys = {} if issubclass(cls, Quantized) else config_keys(cls)
     for key in keys:
         purpose = purpose.replace(f"`{key.replace('-', '_')}`", f"`{key}`")
-    words = sorted(keys.values(), key=_rank)
+    # First the required ones, then `[key]`, then `key=default`.
+    words = sorted(keys.values(), key=lambda word: ("=" in word, word.startswith("[")))
     flags = [str(flag.name).lower().replace("_", "-") for flag in Properties if flag in cls.FLAGS]
     if cls.properties is not Component.properties:
         flags.append("others by configuration")
@@ -63,11 +64,6 @@ def component_reference(cls: type[Component]) -> str:
         f"- keys: {', '.join(f'`{word}`' for word in words) or 'none'}\n"
         f"- properties: {', '.join(flags) or 'none'}\n"
     )
-
-
-def _rank(word: str) -> int:
-    """Sort key of a text of `config_keys`: 0 for `key` (required), 1 `[key]`, 2 `key=default`."""
-    return 2 if "=" in word else int(word.startswith("["))
 
 
 def components_reference(type_name: str) -> str:

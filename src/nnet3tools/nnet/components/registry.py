@@ -52,14 +52,10 @@ def _families() -> dict[str, str]:
     return found
 
 
-def _load_all() -> None:
-    for module in sorted(set(_families().values())):
-        importlib.import_module(module)
-
-
 def component_types() -> list[str]:
     """All registered type names, sorted."""
-    _load_all()
+    for module in sorted(set(_families().values())):
+        importlib.import_module(module)
     return sorted(_components)
 
 

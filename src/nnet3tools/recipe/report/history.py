@@ -76,10 +76,10 @@ class History:
         found = [log for log in self.logs if log.stage == f"compute_prob_{part}"]
         return [log for log in found if log.marks in (("final",), ("combined",))][:1]
 
-    def by_iteration(self, stage: str) -> dict[int, list[LogFile]]:
-        """The logs of a stage by iteration, in the order of iterations."""
+    def by_iteration(self) -> dict[int, list[LogFile]]:
+        """The logs of the stage "train" by iteration, in the order of iterations."""
         found: dict[int, list[LogFile]] = {}
-        for log in self.of_stage(stage):
+        for log in self.of_stage("train"):
             found.setdefault(log.iteration or 0, []).append(log)
         return found
 
@@ -89,7 +89,7 @@ class History:
         Each point is halfway between the models before and after its iteration.
         """
         curves: dict[str, Curve] = {}
-        for i, logs in self.by_iteration("train").items():
+        for i, logs in self.by_iteration().items():
             for output in dict.fromkeys(output for log in logs for output in log.objectives):
                 values = [log.objectives[output] for log in logs if output in log.objectives]
                 curves.setdefault(output, []).append((i + 0.5, _mean(values)))
@@ -99,7 +99,7 @@ class History:
         """Curves of the learning rate of jobs, and of this rate divided by the number of jobs."""
         given: Curve = []
         divided: Curve = []
-        for i, logs in self.by_iteration("train").items():
+        for i, logs in self.by_iteration().items():
             if rates := [log.learning_rate for log in logs if log.learning_rate is not None]:
                 given.append((i, rates[-1]))
                 divided.append((i, rates[-1] / len(rates)))
@@ -116,7 +116,7 @@ class History:
     def frame_rates(self) -> Curve:
         """A curve of the frames per second that all jobs of an iteration process in total."""
         curve: Curve = []
-        for i, logs in self.by_iteration("train").items():
+        for i, logs in self.by_iteration().items():
             frames, seconds = 0.0, 0.0
             for log in logs:
                 least = 0.0 if log.is_timed_exactly else _LEAST_WHOLE_SECONDS
@@ -141,7 +141,7 @@ class History:
         """
         jobs = {
             i: ended
-            for i, logs in self.by_iteration("train").items()
+            for i, logs in self.by_iteration().items()
             if (ended := [log for log in logs if log.seconds is not None])
         }
         trained = [log for logs in jobs.values() for log in logs]
@@ -169,8 +169,7 @@ class History:
             for part in ("train", "valid")
         )
         seconds = {
-            i: max(log.seconds or 0.0 for log in logs)
-            for i, logs in self.by_iteration("train").items()
+            i: max(log.seconds or 0.0 for log in logs) for i, logs in self.by_iteration().items()
         }
         lines = [
             f"{i}\t{seconds[i]}\t{train[i]:g}\t{valid[i]:g}\t{valid[i] - train[i]:g}"

@@ -141,7 +141,8 @@ def _lines_of(box: Box, network: NetworkFacts) -> list[str]:
     names = [node.name for node in box]
     name = os.path.commonprefix(names).rstrip(".") if len(names) > 1 else names[0]
     components = [network.components.get(node.component) for node in box]
-    kinds = [_kind(c.type) for c in components if c is not None]
+    types = [c.type.removesuffix("Component") for c in components if c is not None]
+    kinds = [_KINDS.get(kind, kind) for kind in types]
     dim = next((node.dim for node in reversed(box) if node.dim), 0)
     first = box[0]
     what = ", ".join(kinds) if kinds else {"range": "columns"}.get(first.kind, first.kind)
@@ -154,11 +155,6 @@ def _lines_of(box: Box, network: NetworkFacts) -> list[str]:
     own = [_offsets_text(c.time_offsets) for c in components if c is not None and c.time_offsets]
     lines += _wrapped(f"frames {'; '.join(own)}") if own else []
     return [*lines, sizes] if sizes else lines
-
-
-def _kind(type_name: str) -> str:
-    plain = type_name.removesuffix("Component")
-    return _KINDS.get(plain, plain)
 
 
 def _wrapped(text: str, width: int = 30) -> list[str]:

@@ -73,15 +73,11 @@ def _figures(history: History, network: NetworkFacts) -> str:
         curves = {part: history.diagnostics(part, quantity) for part in ("train", "valid")}
         for output in sorted(curves["valid"]):
             newest = (f"{part} {_last(of.get(output, [])) or '?'}" for part, of in curves.items())
-            rows.append((_of(output, name), ", ".join(newest)))
+            rows.append((name if output == "output" else f"{output}: {name}", ", ".join(newest)))
     if span := history.span():
         rows.append(("from start to end", duration(span[1] - span[0])))
     shown = (f"<div><dt>{text_of(k)}</dt><dd>{text_of(v)}</dd></div>" for k, v in rows)
     return f"<dl>{''.join(shown)}</dl>"
-
-
-def _of(output: str, name: str) -> str:
-    return name if output == "output" else f"{output}: {name}"
 
 
 # -- curves

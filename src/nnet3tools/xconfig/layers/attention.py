@@ -42,13 +42,10 @@ class AttentionLayer(BasicLayer):
         if self["key-scale"] == 0:
             self.values["key-scale"] = 1.0 / math.sqrt(self["key-dim"])
 
-    @property
-    def _context_dim(self) -> int:
-        return self["num-left-inputs"] + 1 + self["num-right-inputs"]
-
     def _dims(self) -> tuple[int, int]:
         """Columns of the attention component's input and of its output."""
-        context, key, value = self._context_dim, self["key-dim"], self["value-dim"]
+        context = self["num-left-inputs"] + 1 + self["num-right-inputs"]
+        key, value = self["key-dim"], self["value-dim"]
         output = value + context if self["output-context"] else value
         return self["num-heads"] * (key + value + key + context), self["num-heads"] * output
 
