@@ -89,12 +89,9 @@ def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
     """
     if indexes is None:
         return True
-    steps = indexes.steps
-    return num_frames == indexes.num_rows > 1 and steps is not None and _is_constant(steps[1:])
-
-
-def _is_constant(steps: bytes) -> bool:
-    """Whether all bytes of `steps`, which are differences of t, are the same positive number."""
+    if indexes.steps is None or not num_frames == indexes.num_rows > 1:
+        return False
+    steps = indexes.steps[1:]
     return steps.count(steps[0]) == len(steps) and 0 < steps[0] <= _LARGEST_STEP
 
 

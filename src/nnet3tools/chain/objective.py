@@ -85,8 +85,25 @@ def compute_chain_objective(
     den_ok = deriv is None or are_near_sums(den, supervision.num_sequences)
     # Kaldi's end-to-end numerator lacks the factor.
     numerator_sum = float(num[0]) * (1.0 if supervision.is_e2e else supervision.weight)
-    den_log_prob = float(den[LOG_PROB])
-    return _finished(options, supervision, output, derivs, numerator_sum, den_log_prob, den_ok)
+    den_log_prob, weight = float(den[LOG_PROB]), supervision.weight * supervision.num_frames
+    denominator_sum = supervision.weight * den_log_prob
+    objective = numerator_sum - denominator_sum
+    if not (den_ok and math.isfinite(objective)):
+        log.warning(
+            f"Objective function is {objective:g} and denominator computation (if done) returned "
+            f"{str(den_ok).lower()}, setting objective function to {FAILED_PER_FRAME:g} per frame."
+        )
+        objective = FAILED_PER_FRAME * weight
+        for matrix in derivs:
+            if matrix is not None:
+                tensor.fill(matrix, 0.0)
+    l2_term, l2_scale = 0.0, supervision.weight * options.l2_regularize
+    if l2_scale != 0.0 and (math.isfinite(numerator_sum) or not supervision.is_e2e):
+        l2_term = -0.5 * l2_scale * float(tensor.dot(output, output))
+        if deriv is not None:
+            tensor.add(deriv, output, alpha=-l2_scale)
+    log_probs = numerator_sum, denominator_sum, den_log_prob
+    return ChainObjective(objective, l2_term, weight, *log_probs)
 
 
 @dataclass(frozen=True)
@@ -144,40 +161,6 @@ def compute_sums(
     if deriv is not None and xent_deriv is not None:
         tensor.add(deriv, xent_deriv)
     return den, num
-
-
-def _finished(
-    options: ChainTrainingOptions,
-    supervision: Supervision,
-    output: Array,
-    derivs: tuple[Array | None, Array | None],
-    num: float,
-    den_log_prob: float,
-    den_ok: bool,
-) -> ChainObjective:
-    """The objective from numerator `num` and denominator `den_log_prob`, with the l2 term.
-
-    If the denominator failed (not `den_ok`) or a value is not finite, the objective is -10 per
-    frame, and `derivs` (by the output, by that of -xent), unless None, become 0.
-    """
-    weight = supervision.weight * supervision.num_frames
-    den = supervision.weight * den_log_prob
-    objective = num - den
-    if not (den_ok and math.isfinite(objective)):
-        log.warning(
-            f"Objective function is {objective:g} and denominator computation (if done) returned "
-            f"{str(den_ok).lower()}, setting objective function to {FAILED_PER_FRAME:g} per frame."
-        )
-        objective = FAILED_PER_FRAME * weight
-        for matrix in derivs:
-            if matrix is not None:
-                tensor.fill(matrix, 0.0)
-    l2_term, l2_scale = 0.0, supervision.weight * options.l2_regularize
-    if l2_scale != 0.0 and (math.isfinite(num) or not supervision.is_e2e):
-        l2_term = -0.5 * l2_scale * float(tensor.dot(output, output))
-        if derivs[0] is not None:
-            tensor.add(derivs[0], output, alpha=-l2_scale)
-    return ChainObjective(objective, l2_term, weight, num, den, den_log_prob)
 
 
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:

@@ -152,7 +152,11 @@ class Decoder:
         cutoff, beam = self._cutoff(costs, best)
         wanted = int(np.float32(len(order)) * np.float32(self._options.hash_ratio))
         self._hash_size = max(self._hash_size, wanted)
-        limit = self._first_limit(frame.states[order[place]], best, loglikes) + beam
+        # The lowest cost of a path that goes on from the best token by one emitting arc.
+        state = frame.states[order[place]]
+        _, arcs = graph.leaving(np.array([state]), np.zeros(1, np.intp), epsilon=False)
+        further = fst.weights[arcs] + -best - loglikes[graph.pdfs[fst.ilabels[arcs]]] + best
+        limit = np.fmin.reduce(further, initial=_INFINITY) + beam
         active = order[costs <= cutoff]
         sources, arcs = graph.leaving(frame.states[active], active, epsilon=False)
         acoustic = -best - loglikes[graph.pdfs[fst.ilabels[arcs]]]
@@ -169,18 +173,6 @@ class Decoder:
         return self._frame(
             states, entered, limits[-1], Links(sources, targets, arcs, acoustic), -best
         )
-
-    def _first_limit(
-        self, state: np.int32, best: np.float32, loglikes: NDArray[np.float32]
-    ) -> np.float32:
-        """The lowest cost of a path that goes on from the best token by one emitting arc.
-
-        `best` is the token's cost, `state` its state, `loglikes` (pdfs,) the next frame's outputs.
-        """
-        graph, fst = self.graph, self.graph.fst
-        _, arcs = graph.leaving(np.array([state]), np.zeros(1, np.intp), epsilon=False)
-        costs = fst.weights[arcs] + -best - loglikes[graph.pdfs[fst.ilabels[arcs]]] + best
-        return np.fmin.reduce(costs, initial=_INFINITY)
 
     def _frame(
         self,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Iterable
 
 from nnet3tools import draws
 from nnet3tools.chain.sequences import output_indexes
@@ -20,7 +17,7 @@ from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, row_range
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.training.example import NnetIo, frames_io
+from nnet3tools.training.example import frames_io
 from nnet3tools.training.generation import IvectorSource
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
@@ -60,26 +57,17 @@ class DiscriminativeExampleMaker:
         for number, chunk in enumerate(chunks):
             output = self._output(chunk, cutter, normalize=number > 0)
             draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
-            example = NnetDiscriminativeExample(
-                list(self._inputs(features, chunk, num_frames, ivectors)), [output]
-            )
+            start = chunk.first_frame - chunk.left_context
+            num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
+            rows = row_range(features, start, num_rows)
+            inputs = [frames_io("input", -chunk.left_context, rows)]
+            if self.ivectors is not None and ivectors is not None:
+                inputs.append(self.ivectors.draw(ivectors, start, num_frames))
+            example = NnetDiscriminativeExample(inputs, [output])
             examples.append(example.compressed() if self.compress else example)
         for chunk, example in zip(chunks, examples, strict=True):
             write(f"{utterance}-{chunk.first_frame}", example)
         return True
-
-    def _inputs(
-        self,
-        features: GeneralMatrix,
-        chunk: Chunk,
-        num_frames: int,
-        ivectors: NDArray[np.float32] | None,
-    ) -> Iterator[NnetIo]:
-        start = chunk.first_frame - chunk.left_context
-        num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
-        yield frames_io("input", -chunk.left_context, row_range(features, start, num_rows))
-        if self.ivectors is not None and ivectors is not None:
-            yield self.ivectors.draw(ivectors, start, num_frames)
 
     def _output(
         self, chunk: Chunk, cutter: SupervisionSplitter, normalize: bool

@@ -19,9 +19,8 @@ def online_cmvn(
     speaker: Stats | None,
     options: OnlineCmvnOptions,
     skipped: list[int],
-    first: int = 0,
 ) -> Features:
-    """Frames from number `first` on, each normalized over a window of past frames; (frames, D).
+    """The features, each frame normalized over a window of past frames; (frames, D).
 
     The window ends with the frame. Statistics, (2, D + 1) each, replace frames that it lacks: first
     `speaker` (the speaker's earlier utterances, if any), then `overall` (all data). Columns in
@@ -29,10 +28,10 @@ def online_cmvn(
     """
     check_overall(overall, features.shape[1])
     if not options.norm_means:
-        return features[first:]
+        return features
     sums = _sums(features, np.zeros((2, features.shape[1] + 1)), options.norm_vars)
-    stats = _window_stats(sums, options.cmn_window, first)
-    return _normalized(features[first:], stats, overall, speaker, options, skipped)
+    stats = _window_stats(sums, options.cmn_window, 0)
+    return _normalized(features, stats, overall, speaker, options, skipped)
 
 
 class OnlineCmvnStream:

@@ -38,7 +38,13 @@ def remove_epsilons(fst: Fst) -> Fst:
     changed[fst.sources[epsilons]] = True
     plain = _reversed_arcs(fst.with_arcs_only((kept & ~changed)[fst.sources]))
     if (replaced := _single_steps(fst, epsilons, kept)) is None:
-        replaced = _expanded(fst, epsilons, kept, plain)
+        closures = _Closures(fst, plain)
+        finals = fst.finals.copy()
+        by_state: list[list[ArcTuple]] = [[] for _ in range(fst.num_states)]
+        for state in _epsilon_states_last_first(fst, epsilons):
+            if kept[state]:
+                by_state[state], finals[state] = closures.expand(state)
+        replaced = Fst.from_lists(fst.start, finals.tolist(), by_state)
     joined = Fst.from_arcs(
         fst.start,
         replaced.finals,
@@ -49,22 +55,6 @@ def remove_epsilons(fst: Fst) -> Fst:
         None if fst.olabels is fst.ilabels else np.concatenate([plain.olabels, replaced.olabels]),
     )
     return connect(joined)
-
-
-def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_], plain: Fst) -> Fst:
-    """An FST with the arcs and final weights that replace epsilon arcs.
-
-    `epsilons` (A,) masks the epsilon arcs, `kept` (N,) the states wanted. Each kept state with
-    epsilons has its new arcs and final weight; other states have no arcs and their old final
-    weight. `plain` has the reversed arcs of kept states without epsilons.
-    """
-    closures = _Closures(fst, plain)
-    finals = fst.finals.copy()
-    by_state: list[list[ArcTuple]] = [[] for _ in range(fst.num_states)]
-    for state in _epsilon_states_last_first(fst, epsilons):
-        if kept[state]:
-            by_state[state], finals[state] = closures.expand(state)
-    return Fst.from_lists(fst.start, finals.tolist(), by_state)
 
 
 def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst | None:

@@ -55,7 +55,7 @@ _PLACES = {
     "chain/generation lengths_match": "ProcessFile {program}",
     "chain/generation make_chain_examples": "main {program}",
     "chain/normalization _small": "AddWeightToSupervisionFst chain-supervision",
-    "chain/objective _finished": "ComputeChainObjfAndDeriv chain-training",
+    "chain/objective compute_chain_objective": "ComputeChainObjfAndDeriv chain-training",
     "chain/objective _is_near": "BetaGeneralFrameDebug chain-denominator",
     "chain/objective _warn_of_range": "DenominatorComputation chain-denominator",
     "chain/phone_lm _acceptor": "OutputToFst language-model",

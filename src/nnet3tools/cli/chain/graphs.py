@@ -10,7 +10,6 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from nnet3tools.chain.proto_supervision import ProtoSupervision
@@ -139,8 +138,10 @@ class ChainGetSupervisionOptions(OptionGroup):
 )
 def chain_get_supervision(options: ChainGetSupervisionOptions, args: list[str]) -> int:
     from nnet3tools.chain.compilation import SupervisionCompiler
+    from nnet3tools.chain.proto_supervision import PHONE_LATTICE, of_alignment, of_lattice
     from nnet3tools.chain.supervision import SUPERVISION, Supervision
     from nnet3tools.cli.tables import convert_table
+    from nnet3tools.io.holders import INT32_PAIR_VECTOR
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
@@ -148,40 +149,27 @@ def chain_get_supervision(options: ChainGetSupervisionOptions, args: list[str]) 
     tree_in, model_in, rspecifier, wspecifier = args
     model, tree = TransitionModel.load(model_in), ContextDependency.load(tree_in)
     compiler = SupervisionCompiler(tree, model, options.supervision.convert_to_pdfs)
-    holder, find = _input_kind(options)
 
-    def convert(key: str, value: Any) -> Supervision | None:
-        if (proto := find(key, value)) is None:
-            return None
-        if (supervision := compiler.compile(proto)) is None:
-            log.warning(f"Failed creating supervision for utterance {key}")
-        return supervision
-
-    holders = holder, SUPERVISION
-    num_done, num_errors = convert_table(rspecifier, wspecifier, holders, convert)
-    log.log(
-        f"Generated chain supervision information for {num_done} utterances, errors on {num_errors}"
-    )
-    return 0 if num_done > num_errors else 1
-
-
-def _input_kind(
-    options: ChainGetSupervisionOptions,
-) -> tuple[Holder[Any], Callable[[str, Any], ProtoSupervision | None]]:
-    """The holder for the input table, and a function from key and object to ProtoSupervision.
-
-    The function returns None, after a warning, for an object that it cannot convert.
-    """
-    from nnet3tools.chain.proto_supervision import PHONE_LATTICE, of_alignment, of_lattice
-    from nnet3tools.io.holders import INT32_PAIR_VECTOR
-
-    def find_in_lattice(key: str, value: Any) -> ProtoSupervision | None:
+    def proto_of(key: str, value: Any) -> ProtoSupervision | None:
+        if not options.lattice_input:
+            return of_alignment(value, options.supervision)
         try:
             return of_lattice(value, options.supervision)
         except DataError as error:
             log.warning(f"Error creating proto-supervision for utterance {key}: {error}")
             return None
 
-    if options.lattice_input:
-        return PHONE_LATTICE, find_in_lattice
-    return INT32_PAIR_VECTOR, lambda key, value: of_alignment(value, options.supervision)
+    def convert(key: str, value: Any) -> Supervision | None:
+        if (proto := proto_of(key, value)) is None:
+            return None
+        if (supervision := compiler.compile(proto)) is None:
+            log.warning(f"Failed creating supervision for utterance {key}")
+        return supervision
+
+    holder: Holder[Any] = PHONE_LATTICE if options.lattice_input else INT32_PAIR_VECTOR
+    holders = holder, SUPERVISION
+    num_done, num_errors = convert_table(rspecifier, wspecifier, holders, convert)
+    log.log(
+        f"Generated chain supervision information for {num_done} utterances, errors on {num_errors}"
+    )
+    return 0 if num_done > num_errors else 1

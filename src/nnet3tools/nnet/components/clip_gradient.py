@@ -145,7 +145,9 @@ class ClipGradientComponent(Component):
             _clip(args.in_deriv, args.out_deriv, as_derivative(self.clipping_threshold))
         if args.to_update is not None:
             args.to_update.num_backpropped += 1
-            self._self_repair(args.debug_info, args.in_value, args.in_deriv, args.to_update)
+            with recording.optional(self._repairs_now, args.in_deriv) as is_now:
+                if is_now:
+                    self._pull(args.debug_info, args.in_value, args.in_deriv, args.to_update)
 
     def _clip_norms(
         self, out_deriv: Array, in_deriv: Array, to_update: ClipGradientComponent | None
@@ -167,7 +169,7 @@ class ClipGradientComponent(Component):
             return False
         return bool(tensor.random.rand_uniform() <= _REPAIR_PROBABILITY)
 
-    def _self_repair(
+    def _pull(
         self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
     ) -> None:
         """If too many rows are clipped, change `in_deriv` to pull inputs to `self_repair_target`.
@@ -176,13 +178,6 @@ class ClipGradientComponent(Component):
         counts, the change is always computed, and is 0 if few rows are clipped. `debug_info` is the
         node's name for a log line.
         """
-        with recording.optional(self._repairs_now, in_deriv) as is_now:
-            if is_now:
-                self._pull(debug_info, in_value, in_deriv, to_update)
-
-    def _pull(
-        self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
-    ) -> None:
         threshold = self.self_repair_clipped_proportion_threshold
         on_host = device_of(in_deriv) == "numpy"
         if on_host and self.clipped_proportion <= threshold:

@@ -90,7 +90,13 @@ class AlignmentConverter:
         self._old.check_transition_ids(ids)
         transitions = self._old.transitions()
         phone_end = phone_ends(transitions, ids, ends)
-        windows = self._windows(transitions.phones[ids[phone_end - 1]], phone_end, ends)
+        # The context of each phone, (phones, width of the tree), is 0 outside its alignment.
+        phones, width = transitions.phones[ids[phone_end - 1]], self._tree.width
+        of_alignment = 0 if ends is None else np.searchsorted(ends, phone_end)
+        at = np.arange(len(phones)) + (width - 1) * of_alignment
+        padded = np.zeros(int(at[-1]) + width, phones.dtype)
+        padded[at + self._tree.central] = phones
+        windows = np.lib.stride_tricks.sliding_window_view(padded, width)[at]
         # Equal numbers mean equal windows; they are ordered as the windows are. np.unique with an
         # axis makes convert-ali a fifth slower.
         numbers = np.zeros(len(windows), np.int64)
@@ -101,28 +107,13 @@ class AlignmentConverter:
         is_begin = np.append(True, states[1:] != states[:-1])
         is_begin[phone_end[:-1]] = True
         begins = np.flatnonzero(is_begin)
-        phones = np.searchsorted(phone_end, begins, side="right")
-        pairs = numbers[phones] * len(self._old.tuples) + states[begins]
+        phone = np.searchsorted(phone_end, begins, side="right")
+        pairs = numbers[phone] * len(self._old.tuples) + states[begins]
         _, first, places = np.unique(pairs, return_index=True, return_inverse=True)
-        keys = windows[phones[first]].tolist(), states[begins[first]].tolist()
+        keys = windows[phone[first]].tolist(), states[begins[first]].tolist()
         shifts = [self._shift(tuple(window), state) for window, state in zip(*keys, strict=True)]
         shifts_of_ids = np.array(shifts, np.int32)[places].repeat(np.diff(begins, append=len(ids)))
         return ids + shifts_of_ids
-
-    def _windows(
-        self, phones: NDArray, phone_end: NDArray, ends: NDArray[np.integer] | None
-    ) -> NDArray[np.int32]:
-        """The context of each phone, (phones, width of the tree); 0 outside its alignment.
-
-        `phone_end` are the end frames of the phones, `ends` those of the alignments (None: there is
-        one), all counted in the sequence of alignments.
-        """
-        width, central = self._tree.width, self._tree.central
-        of_alignment = 0 if ends is None else np.searchsorted(ends, phone_end)
-        places = np.arange(len(phones)) + (width - 1) * of_alignment
-        padded = np.zeros(int(places[-1]) + width, phones.dtype)
-        padded[places + central] = phones
-        return np.lib.stride_tricks.sliding_window_view(padded, width)[places]
 
     def _shift(self, window: tuple[int, ...], state: int) -> int:
         """New minus old id, for the ids of old transition state `state` with context `window`."""
