@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
-from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.stored import StoredObject
 
 
 @dataclass

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.reader import Reader
-from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.writer import Writer
+from nnet3tools.nnet.stored import StoredObject
 
 
 @dataclass

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import quoted
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.stored import StoredObject
 
 NO_PDF = -1
 _MAX_PHONE = 1_000_000

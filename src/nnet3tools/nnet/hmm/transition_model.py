@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
+from nnet3tools.nnet.stored import StoredObject
 
 
 def _packed(columns: int) -> np.dtype:

@@ -9,8 +9,8 @@ import numpy as np
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.stored import StoredObject
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.stored import StoredObject
 
 PDF_CLASS_KEY = -1
 

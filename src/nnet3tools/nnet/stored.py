@@ -1,4 +1,4 @@
-"""Objects that a file holds, after Kaldi's header of text or binary files."""
+"""Models that a file holds, after Kaldi's header of text or binary files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnet3tools.io.stream import Reader, Writer
 
 
 class StoredObject:
-    """Base class of objects that files hold: its subclasses define `read` and `write`."""
+    """Base class of models, which files hold: its subclasses define `read` and `write`."""
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
