@@ -120,8 +120,9 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
     """In the `with` block kernels and fused levels leave a mark with their bytes before them."""
     launch, bound = Launch_.__call__, FusedLevel.bound
 
-    def mark(node: Any) -> None:
-        device._do(lambda: device._note(Launch("mark", args=(node.num_bytes,))))
+    def mark(*launches: Any) -> None:
+        num_bytes = sum(launch.num_bytes for launch in launches)
+        device._do(lambda: device._note(Launch("mark", args=(num_bytes,))))
 
     def marked_launch(self: Any) -> None:
         if state.collected is None:
@@ -132,7 +133,7 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
         run = bound(self)
 
         def marked() -> None:
-            mark(self)
+            mark(*self.launches)
             run()
 
         return marked

@@ -23,7 +23,7 @@ pytestmark = needs_compiler
 
 def sizes_of(levels):
     """The number of launches in each level."""
-    return [x.num_launches if isinstance(x, FusedLevel) else len(x) for x in levels]
+    return [len(x.launches) if isinstance(x, FusedLevel) else len(x) for x in levels]
 
 
 def run_both_ways(device, work, arrays):

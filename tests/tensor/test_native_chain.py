@@ -117,7 +117,7 @@ def test_numerator_without_a_path_and_with_outputs_that_are_no_numbers():
     assert results[0] == -np.inf
 
 
-def test_what_kernels_do_not_take_is_numpys():
+def test_what_kernels_do_not_take_is_numpys(monkeypatch):
     """float64, columns of a wider matrix for the numerator; --cpu-kernels=numpy."""
     paths, hmm = random_paths(np.random.default_rng(6)), random_hmm(np.random.default_rng(6))
     output = outputs(15)
@@ -127,12 +127,8 @@ def test_what_kernels_do_not_take_is_numpys():
     assert jobs_of(Call.of(numerator, np.zeros(1), output, paths, wide[:, :PDFS])) is None
     expected = np.zeros(1)
     numerator.reference(expected, output, paths)
-    for kernels in ("native", "numpy"):
-        before = choice.chosen()
-        choice.choose(kernels)
-        try:
-            results, deriv = np.zeros(1), tensor.zeros(wide.shape)[:, :PDFS]
-            run_compiled(numerator, results, output, paths, deriv)
-        finally:
-            choice.choose(before.value)
+    for kernels in choice.CpuKernels:
+        monkeypatch.setattr(choice, "_chosen", kernels)
+        results, deriv = np.zeros(1), tensor.zeros(wide.shape)[:, :PDFS]
+        run_compiled(numerator, results, output, paths, deriv)
         np.testing.assert_allclose(results, expected, 1e-12)

@@ -30,14 +30,8 @@ def choose(kind: str) -> None:
         raise OptionError(f"--cpu-kernels={kind}: expected {known}") from None
 
 
-def chosen() -> CpuKernels:
-    """The CPU kernels set by `choose`, else by NNET3TOOLS_CPU_KERNELS, else compiled kernels."""
+def are_native() -> bool:
+    """Whether to use compiled kernels: by `choose`, else by NNET3TOOLS_CPU_KERNELS, else yes."""
     if _chosen is None:
         choose(os.environ.get(_VARIABLE) or CpuKernels.NATIVE.value)
-    assert _chosen is not None
-    return _chosen
-
-
-def are_native() -> bool:
-    """Whether this process may use compiled kernels."""
-    return chosen() is CpuKernels.NATIVE
+    return _chosen is CpuKernels.NATIVE

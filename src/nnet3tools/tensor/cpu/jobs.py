@@ -78,12 +78,7 @@ def bound_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
         return do_nothing
     table = np.empty((len(jobs), 4), np.int64)
     for row, job in zip(table, jobs, strict=True):
-        row[:] = (
-            addresses[job.kernel.name],
-            address(job.words),
-            job.steps,
-            -1 if job.in_order else job.work,
-        )
+        row[:] = addresses[job.kernel.name], address(job.words), job.steps, job.work
     runner, place, alive = library.runner, address(table), (table, tuple(jobs))
     assert runner is not None
 

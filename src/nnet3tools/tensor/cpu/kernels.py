@@ -143,16 +143,15 @@ class Formula:
 class Job:
     """A compiled kernel with its arguments: array addresses, floats, and integers (sizes, strides).
 
-    `steps` is the size of the outermost loop, `work` the approximate number of elements.
+    `steps` is the size of the outermost loop, `work` the approximate number of elements; 0 if steps
+    may write to the same memory, so that two threads must not divide them.
     """
 
-    __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
+    __slots__ = ("alive", "formula", "kernel", "steps", "words", "work")
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
         """Store the arguments as 8-byte words; `steps` and `work` as attributes (see the class)."""
         self.kernel, self.steps, self.work = kernel, steps, work
-        self.in_order = False
-        """Whether steps may write to the same memory, so that they must not run concurrently."""
         self.formula: Formula | None = None
         """The elementwise formula that the job computes; None if it does anything else."""
         self.words = np.empty(max(1, len(arguments)), np.int64)

@@ -134,7 +134,7 @@ static void nn_share(const job *one, i64 parts) {
   }
 }
 
-/* Run jobs in order. A job with negative work runs on one thread. Only one caller at a time may use more
+/* Run jobs in order. A job of little work runs on one thread. Only one caller at a time may use more
    than one. */
 void nn_run(const job *jobs, i64 count, i64 threads) {
   for (const job *one = jobs; one < jobs + count; ++one) {

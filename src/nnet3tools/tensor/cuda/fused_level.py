@@ -189,22 +189,17 @@ class FusedLevel:
         return True
 
     @property
-    def num_launches(self) -> int:
-        """The number of launches in the level."""
-        return len(self._group_of)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the arrays that the level's launches read or write."""
-        launches = [step for part in self._parts for step in part.steps]
-        return sum(x.num_bytes for x in (*launches, *itertools.chain(*self._closing.values())))
+    def launches(self) -> list[Launch]:
+        """The launches in the level, those of parts first."""
+        in_parts = [step for part in self._parts for step in part.steps]
+        return [*in_parts, *itertools.chain(*self._closing.values())]
 
     # -- as a kernel
 
     @property
     def source(self) -> tuple[str, str] | None:
         """(source, name) of a kernel for all launches; None for a single, unconditional launch."""
-        if self.num_launches == 1 and self._parts[0].steps[0].flag is None:
+        if len(self.launches) == 1 and self._parts[0].steps[0].flag is None:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
         size = size_of_table(self._num_words)

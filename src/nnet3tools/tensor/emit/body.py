@@ -144,9 +144,15 @@ class Body:
         """The values that must be computed for `roots`, in order, without those in `known`."""
         return [v for v in used(self.instructions, roots, known) if v not in known]
 
-    def arrays_of(self, values: Sequence[Instruction]) -> list[int]:
-        """The operand numbers of those `values` that are array operands."""
-        return [v.number for v in values if self.is_loaded(v)]
+    def arrays_of(
+        self, values: Sequence[Instruction], stored: Sequence[tuple[int, Instruction]] = ()
+    ) -> list[int]:
+        """The numbers, each once, of operands that are `stored`, and of arrays among `values`.
+
+        `stored` has (operand number, value) pairs.
+        """
+        loaded = (v.number for v in values if self.is_loaded(v))
+        return list(dict.fromkeys([*(target for target, _ in stored), *loaded]))
 
     # -- operands in memory
 

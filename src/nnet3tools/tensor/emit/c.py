@@ -84,5 +84,4 @@ def element_kernel(assignments: Assignments, walk: Walk) -> str:
     last = walk.axes - 1
     first, end = ("begin", "end") if last == 0 else ("0", f"n{last}")
     lines = [*once, SIMD, f"for (i64 i = {first}; i < {end}; ++i) {{", *indented(inner), "}"]
-    arrays = dict.fromkeys([*(t for t, _ in pairs), *body.arrays_of(needed)])
-    return kernel_text(body, nest(body, last, lines, list(arrays)))
+    return kernel_text(body, nest(body, last, lines, body.arrays_of(needed, pairs)))

@@ -100,7 +100,7 @@ class _Columns:
         inner += [body.store(t, root, "(g + c)") for t, root in stored]
         if not inner:
             return []
-        arrays = [*body.arrays_of(values), *(t for t, _ in stored)]
+        arrays = body.arrays_of(values, stored)
         return ["{", *indented([*self._pointers(arrays, "0"), *_each_column(inner)]), "}"]
 
     def _total(self, v: Instruction) -> str:
@@ -108,7 +108,7 @@ class _Columns:
         return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{self._body.name(v)}[c]"
 
     def _pointers(self, arrays: Sequence[int], row: str) -> list[str]:
-        return [self._body.row(i, [*self._outer, row]) for i in dict.fromkeys(arrays)]
+        return [self._body.row(i, [*self._outer, row]) for i in arrays]
 
     def _reduce(self, number: int) -> list[str]:
         """C loops over a tile's rows and columns for the column reductions of pass `number`."""
@@ -140,7 +140,7 @@ class _Columns:
             f"part_{body.name(v)}[c] += {body.name(v.inputs[0])};"
             for v in plan.passes[number].reductions
         ]
-        arrays = [*(t for t, _ in stored), *body.arrays_of(values)]
+        arrays = body.arrays_of(values, stored)
         return [*self._pointers(arrays, "r"), *once, *_each_column(each)]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from nnet3tools.tensor.emit.body import Body, indented, loop
+from nnet3tools.tensor.emit.body import CALLS, Body, indented, loop
 from nnet3tools.tensor.emit.c import SIMD, C, kernel_text, nest
 from nnet3tools.tensor.emit.walk import Walk
 from nnet3tools.tensor.formulas import Assignments, Type
@@ -29,10 +29,8 @@ _COSTLY = frozenset({"exp", "log", "tanh", "sigmoid", "pow", "sin", "cos", "loga
 _EXTREMES = {"row_max": (">", "-"), "row_min": ("<", "")}
 """Comparison, and the sign of infinity that a reduction starts with."""
 
-_VECTOR_CALLS = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
-    "sqr": "{0} * {0}", "exp": "nn_expv({0})",
-}  # fmt: skip
+_VECTOR_CALLS = {n: CALLS[n] for n in ("add", "sub", "mul", "div", "neg", "sqr")}
+_VECTOR_CALLS["exp"] = "nn_expv({0})"
 """Functions of vectors, with the same rounding as those of one number (but for exp)."""
 
 
@@ -68,9 +66,7 @@ class _Rows:
         self._stored = [(t, root) for t, root in pairs if walk.varies(t)]
         """Targets that are assigned whole rows, and their values."""
         self._once_stored = [pair for pair in pairs if pair not in self._stored]
-        self.arrays = list(
-            dict.fromkeys([*(t for t, _ in pairs), *self.body.arrays_of(self._needed_values)])
-        )
+        self.arrays = self.body.arrays_of(self._needed_values, pairs)
         self.streams = False
         """Whether stores may bypass the caches."""
         self._kept: dict[Instruction, int] = {}

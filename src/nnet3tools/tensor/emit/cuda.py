@@ -84,8 +84,7 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     body = Body(walk, CUDA)
     pairs = body.assigned(assignments)
     values = body.needed([root for _, root in pairs])
-    targets, read = dict(pairs), body.arrays_of(values)
-    arrays = sorted({*targets, *read})
+    read, arrays = body.arrays_of(values), body.arrays_of(values, pairs)
     last = walk.axes - 1
     outer = [f"c{axis}" for axis in range(last)]
     if vector:
@@ -95,7 +94,7 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     computed += [body.store(*pair) for pair in pairs]
     inner, size = computed, f"n{last}"
     if vector:
-        inner, size = by_fours(walk, computed, vectors, read, list(targets)), f"n{last} / 4"
+        inner, size = by_fours(walk, computed, vectors, read, [t for t, _ in pairs]), f"n{last} / 4"
     lines = [body.row(i, outer) for i in arrays]
     lines += grid_loop("i", size, "x", inner)
     sizes = [f"n{axis}" for axis in range(walk.axes)]

@@ -80,9 +80,8 @@ class _Columns:
         """CUDA lines that process one row in pass `number`: values, stores, then `extra`."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
-        arrays = dict.fromkeys([*(t for t, _ in stored), *body.arrays_of(values)])
         return [
-            *[body.row(i, ["r"]) for i in arrays],
+            *[body.row(i, ["r"]) for i in body.arrays_of(values, stored)],
             *[line for v in values for line in body.line(v)],
             *[body.store(*pair) for pair in stored],
             *extra,
@@ -153,8 +152,7 @@ class _Columns:
         made = {*values, *plan.passes[number].reductions}
         earlier = [v for v in plan.known(after) if v not in made]
         lines += plan.lookups(values, [root for _, root in stored], earlier, self._place)
-        arrays = dict.fromkeys([*body.arrays_of(values), *(t for t, _ in stored)])
-        lines += [body.row(i, ["0"]) for i in arrays]
+        lines += [body.row(i, ["0"]) for i in body.arrays_of(values, stored)]
         lines += [line for v in values for line in body.line(v)]
         kept = [*plan.passes[number].reductions, *plan.kept(after)]
         lines += [f"{self._place(v)} = {body.name(v)};" for v in kept if v.kind in _KEPT]

@@ -34,8 +34,7 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
     last = walk.axes - 1
     width, outer = f"n{last}", [f"c{axis}" for axis in range(last)]
     lines = coordinates("row", [f"n{axis}" for axis in range(last)], outer)
-    arrays = dict.fromkeys([*(t for t, _ in pairs), *body.arrays_of(values)])
-    lines += [body.row(i, outer) for i in arrays]
+    lines += [body.row(i, outer) for i in body.arrays_of(values, pairs)]
     for stage in range(stages.last):
         lines += [line for v in stages.once(stage) for line in body.line(v)]
         lines += _reduce(body, stages, stages.reductions(stage), width)

@@ -54,12 +54,13 @@ def _jobs(
         return None
     if len(matrix) != len(rows) or not matrix.size or not others:
         return None
+    # several rows may be added to one: the job is left to one thread
+    work = 0 if kernel == "add_to_rows" else 2 * matrix.size
     job = _kernel(kernel, matrix.dtype).job(
-        len(matrix), 2 * matrix.size, matrix=matrix, rows=_places(others, which, rows),
+        len(matrix), work, matrix=matrix, rows=_places(others, which, rows),
         size=matrix.shape[1], stride=matrix.strides[0] // matrix.itemsize, alpha=alpha,
     )  # fmt: skip
     job.alive += others
-    job.in_order = kernel == "add_to_rows"
     return [job]
 
 
