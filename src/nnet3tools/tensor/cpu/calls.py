@@ -36,13 +36,12 @@ def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Wor
         if has_jobs:
             commands, members = zip(*group, strict=True)
             jobs = [job for call in members for job in jobs_of(call) or ()]
-            yield commands[0], CompiledJobs(jobs, partial(_bound_in_turn, members))
+            yield (
+                commands[0],
+                CompiledJobs(jobs, partial(in_turn, (call.bind() for call in members))),
+            )
         else:
             yield from ((c, call.bind()) for c, call in group)
-
-
-def _bound_in_turn(calls: Sequence[Call]) -> Work:
-    return in_turn(call.bind() for call in calls)
 
 
 def jobs_of(call: Call) -> Sequence[Job] | None:

@@ -191,7 +191,8 @@ class CudaDevice:
             try:
                 work()
             except BaseException:
-                self._abandon_capture()
+                with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
+                    self.stream.end_capture()
                 raise
             finally:
                 self._capturing = False
@@ -265,10 +266,6 @@ class CudaDevice:
             found = self._capture_memory.malloc(num_bytes)
         kept.append(found)
         return found
-
-    def _abandon_capture(self) -> None:
-        with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
-            self.stream.end_capture()
 
 
 def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -6,12 +6,13 @@ uploads them once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.registry import operator
 
 
@@ -45,21 +46,6 @@ def checked_places(
 
 
 @operator()
-def copy_rows(out: Array, src: Array, indexes: Array) -> None:
-    """Set out[i] to src[indexes[i]], or to zero where the index is -1."""
-    for i, row in enumerate(indexes):
-        out[i] = 0.0 if row < 0 else src[row]
-
-
-@operator()
-def add_rows(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> None:
-    """Add alpha * src[indexes[i]] to out[i], unless the index is -1."""
-    for i, row in enumerate(indexes):
-        if row >= 0:
-            out[i] += alpha * src[row]
-
-
-@operator()
 def copy_rows_multi(
     out: Array, sources: Sequence[Array], source_index: Array, row_index: Array
 ) -> None:
@@ -76,6 +62,23 @@ def add_rows_multi(
     for i, (source, row) in enumerate(zip(source_index, row_index, strict=True)):
         if source >= 0:
             out[i] += alpha * sources[source][row]
+
+
+@operator_of_formulas(compiled_when_live=False)
+def copy_rows(out: Array, src: Array, indexes: Array) -> Iterator[Call]:
+    """Set out[i] to src[indexes[i]], to zero where the index is -1. The decorator runs the Call."""
+    yield Call.of(copy_rows_multi, out, [src], _zero_or_none(indexes), indexes)
+
+
+@operator_of_formulas(compiled_when_live=False)
+def add_rows(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> Iterator[Call]:
+    """Add alpha * src[indexes[i]] to out[i], unless that is -1. The decorator runs the Call."""
+    yield Call.of(add_rows_multi, out, [src], _zero_or_none(indexes), indexes, alpha)
+
+
+def _zero_or_none(indexes: Array) -> np.ndarray:
+    """0, the number of the only source, for each index; -1 where the index is -1."""
+    return np.where(np.asarray(indexes) >= 0, 0, -1)
 
 
 @operator(writes=("dests",))
@@ -109,8 +112,7 @@ def add_row_ranges(out: Array, src: Array, ranges: Array, alpha: float = 1.0) ->
 add_row_ranges.compiled_when_live = True
 
 
-@operator()
-def copy_cols(out: Array, src: Array, indexes: Array) -> None:
-    """Set out[:, j] to src[:, indexes[j]], or to zero where the index is -1."""
-    for j, column in enumerate(indexes):
-        out[:, j] = 0.0 if column < 0 else src[:, column]
+@operator_of_formulas(compiled_when_live=False)
+def copy_cols(out: Array, src: Array, indexes: Array) -> Iterator[Call]:
+    """Set out[:, j] to src[:, indexes[j]], to zero if that is -1. The decorator runs the Call."""
+    yield Call.of(copy_rows, out.T, src.T, indexes)

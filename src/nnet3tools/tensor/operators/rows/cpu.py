@@ -64,18 +64,6 @@ def _jobs(
     return [job]
 
 
-def _jobs_of_one(
-    kernel: str, out: Any, src: Any, indexes: Any, alpha: Any = 1.0
-) -> list[Job] | None:
-    """[job] (C kernel call) to copy or add row indexes[i] of `src` to row i of `out`; -1: no row.
-
-    `kernel` is copy_rows or add_rows. None if NumPy has to do it.
-    """
-    return _jobs(kernel, out, [src], np.where(np.asarray(indexes) >= 0, 0, -1), indexes, alpha)
-
-
-for _name in ("copy_rows", "add_rows"):
-    makes_jobs(_name)(partial(_jobs_of_one, _name))
 for _name in ("copy_rows", "add_rows", "copy_to_rows", "add_to_rows"):
     makes_jobs(f"{_name}_multi")(partial(_jobs, _name))
 

@@ -14,7 +14,7 @@ from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.basics import add
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.operators.rows import checked_places
+from nnet3tools.tensor.operators.rows import add_rows, checked_places
 from nnet3tools.tensor.registry import implements
 
 Run = Callable[[], None]
@@ -125,27 +125,10 @@ def _bind(
     return in_turn(steps)
 
 
-def _bind_one(
-    adds: bool, out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0
-) -> Run:
-    """A step that copies rows src[indexes[i]] to out[i], or with `adds` adds alpha times them.
-
-    Where an index is negative, out[i] becomes zero, or with `adds` stays.
-    """
-    return _bind(adds, False, out, [src], np.where(np.asarray(indexes) >= 0, 0, -1), indexes, alpha)
-
-
 for _verb, _adds in (("copy", False), ("add", True)):
     _register = partial(implements, device="numpy", binder=True)
-    _register(f"{_verb}_rows")(partial(_bind_one, _adds))
     _register(f"{_verb}_rows_multi")(partial(_bind, _adds, False))
     _register(f"{_verb}_to_rows_multi")(partial(_bind, _adds, True))
-
-
-@implements("copy_cols", "numpy", binder=True)
-def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """A callable that runs `copy_cols`, as copy_rows of the transposes."""
-    return _bind_one(False, out.T, src.T, indexes)
 
 
 @implements("add_row_ranges", "numpy", binder=True)
@@ -176,7 +159,7 @@ def bind_add_row_ranges(
         blocks = [used[at : at + rows] for at in range(0, len(used), rows)]
         return partial(_reduce, out, src, [(b, begin[b], end[b]) for b in blocks], alpha)
     runs = [
-        _bind_one(True, out, src, np.where(end - begin > k, begin + k, -1), alpha)
+        add_rows.bind(out, src, np.where(end - begin > k, begin + k, -1), alpha)
         for k in range(longest)
     ]
     return in_turn(runs)
