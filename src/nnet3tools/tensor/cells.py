@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nnet3tools.tensor.arrays import Array, empty
-from nnet3tools.tensor.basics import copy, prod
+from nnet3tools.tensor.basics import copy, fill, prod
 from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import Element, element
 
@@ -89,9 +89,6 @@ def _lstm_derivatives(dropout: bool, results: tuple[str, ...]) -> Element:
     return element(formula, f"{' '.join(parts)} {read}{scales}")
 
 
-_zero = element("_1 = 0")
-
-
 def _lstm_parts(x: Array, dim: int) -> list[Array]:
     """Views of an LSTM input: five blocks of `dim` columns, and the columns of scales, if any."""
     blocks = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
@@ -142,7 +139,7 @@ def lstm_nonlinearity_backprop(
         written = [row for rows in results.values() for row in rows]
         yield Call.of(_lstm_derivatives(len(parts) > 5, tuple(results)), *written, *read)
     if in_deriv is not None and in_deriv.shape[1] > 5 * dim:
-        yield Call.of(_zero, in_deriv[:, 5 * dim :])
+        yield Call.of(fill, in_deriv[:, 5 * dim :], 0.0)
 
 
 class GruParts(NamedTuple):

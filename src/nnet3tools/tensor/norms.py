@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from nnet3tools.tensor.addresses import same_place
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import Array, empty
+from nnet3tools.tensor.basics import copy, fill
 from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import Element, element
 
-_begin_batch = element("mean = first", "mean first")
 _normalize_columns = element(
     # `mean` comes in as the first row: the variance of x - mean keeps its digits in one pass
     "d = x - mean; m = col_mean(d); v = max(col_mean(d * d) - m * m, 0);"
@@ -51,7 +51,7 @@ def batch_norm(
     exact even if a column's mean is much larger than its deviation. `epsilon` is added to
     variances. The decorator runs the yielded Calls.
     """
-    yield Call.of(_begin_batch, stats[0], x[0] if len(x) else 0.0)
+    yield Call.of(copy, stats[0], x[0]) if len(x) else Call.of(fill, stats[0], 0.0)
     yield Call.of(_normalize_columns, out, *stats, x, float(epsilon), float(target_rms))
 
 

@@ -117,22 +117,23 @@ def target_fits(shape: tuple[int, ...], full: tuple[int, ...], assignments: Assi
 
 def checked_arrays(
     assignments: Assignments, operands: Sequence[Any]
-) -> tuple[list[Any], tuple[int, ...]]:
-    """(the arrays among a formula's operands, the shape to which they broadcast).
+) -> tuple[list[Any], tuple[int, ...], list[Any]]:
+    """(arrays among a formula's operands, the shape to which they broadcast, assigned arrays).
 
     ProgramError if an assigned operand is a plain number, or if an operand has a wrong shape.
     """
     arrays = [o for o in operands if is_array(o)]
     full = broadcast_shape([a.shape for a in arrays])
-    for n in assignments.targets:
-        if not is_array(target := operands[n - 1]):
+    targets = [operands[n - 1] for n in assignments.targets]
+    for n, target in zip(assignments.targets, targets, strict=True):
+        if not is_array(target):
             raise ProgramError(f"element({assignments.text()}) assigns to a plain number, _{n}")
         if not target_fits(target.shape, full, assignments):
             raise ProgramError(
                 f"an assigned operand of a formula over {full} must have the full shape, "
                 f"not {target.shape}"
             )
-    return arrays, full
+    return arrays, full, targets
 
 
 def reduced_axes(axis: int | None, full: tuple[int, ...]) -> list[int]:

@@ -86,10 +86,12 @@ def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job]
     """Jobs (kernels with arguments) that compute the assignments; None if NumPy has to do it."""
     key = assignments, *map(layout, operands)
     plan = plan_of(key, lambda: _plan(assignments, operands))
-    if plan is False or not _targets_are_separate(operands, assignments.targets):
-        return None
     if not isinstance(plan, Plan):
-        return []
+        return [] if plan else None
+    arrays = [o for o in operands if isinstance(o, np.ndarray)]
+    targets = [operands[n - 1] for n in assignments.targets]
+    if any(a is not t and overlap(t, a) == "partial" for t in targets for a in arrays):
+        return None
     job = plan.job(operands)
     if not assignments.reduces_rows and not assignments.reduces_columns:
         job.formula = Formula(assignments, tuple(operands))
@@ -142,17 +144,3 @@ def column_plan(
     kernel = column_kernel(assignments, walk, rows)
     steps, work = -(-sizes[-1] // GROUP), math.prod(sizes) * len(arrays)
     return Plan(kernel, walk, [tile, *sizes], strides, steps, work)
-
-
-def _targets_are_separate(operands: Sequence[Any], targets: Sequence[int]) -> bool:
-    """Whether no assigned operand partially overlaps another operand.
-
-    `targets` are the assigned operands' numbers, from 1. An operand with exactly a target's
-    elements is allowed.
-    """
-    arrays = [o for o in operands if isinstance(o, np.ndarray)]
-    for n in targets:
-        target = operands[n - 1]
-        if any(a is not target and overlap(target, a) == "partial" for a in arrays):
-            return False
-    return True

@@ -66,7 +66,7 @@ class ElementKernel:
         )  # fmt: skip
 
     def _plan(self, operands: list[Any]) -> Any:
-        arrays, full = checked_arrays(self._assignments, operands)
+        arrays, full, _ = checked_arrays(self._assignments, operands)
         if 0 in full:
             return None
         device = get_device()

@@ -33,7 +33,7 @@ _MOST_BLOCKS = 1 << 20
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A callable that does a formula's assignments, with row reductions, by one kernel."""
-    arrays, full = checked_arrays(assignments, operands)
+    arrays, full, targets = checked_arrays(assignments, operands)
     if 0 in full:
         return lambda: None
     walk, sizes, strides = _walk(operands, arrays, full, -1)
@@ -41,14 +41,12 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
     found = row_kernel(assignments, walk)
     args = arguments([*sizes, rows, *walk.arguments(operands, strides)])
     grid, block = (min(rows, _MOST_BLOCKS), 1, 1), (block_of(full[-1]), 1, 1)
-    targets = [operands[n - 1] for n in assignments.targets]
     return Launch(device.kernel(*found), *found, grid, block, args, arrays, targets)
 
 
 def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A callable that runs `assignments` that reduce columns: a kernel for each pass over rows."""
-    arrays, full = checked_arrays(assignments, operands)
-    targets = [operands[n - 1] for n in assignments.targets]
+    arrays, full, targets = checked_arrays(assignments, operands)
     walk, sizes, strides = _walk(operands, arrays, full, -2)
     if len(sizes) != 2 or assignments.reduces_rows:
         raise ProgramError(f"a formula reduces columns of operands of {len(sizes)} axes, or rows")

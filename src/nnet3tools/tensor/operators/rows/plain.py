@@ -13,7 +13,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.basics import add
 from nnet3tools.tensor.call import in_turn
-from nnet3tools.tensor.element import element
 from nnet3tools.tensor.operators.rows import add_rows, checked_places
 from nnet3tools.tensor.registry import implements
 
@@ -23,7 +22,6 @@ _SHORT = 4
 """Ranges of at most so many rows are added up one row of each range at a time."""
 _BLOCK = 1 << 15
 _sum = aggregate("_1", "sum", axis=1)
-_add = element("_1 += _2 * _3")
 
 
 def _transfer(
@@ -152,7 +150,7 @@ def bind_add_row_ranges(
     if len(used) == len(out) and (stack := _equal_ranges(src, begin, end)) is not None:
         if longest == 1:
             # Sums would take memory twice the matrix's, for as long as the process runs.
-            return _add.bind(out, stack[:, 0], alpha)
+            return add.bind(out, stack[:, 0], alpha)
         return cast(Run, _sum.bind(out, stack, alpha=alpha, beta=1.0))
     if longest > max(_SHORT, len(used)):
         rows = max(1, _BLOCK // max(1, out.shape[1]))
