@@ -30,14 +30,7 @@ from nnet3tools.grammars.formula import (
 )
 from nnet3tools.grammars.reading import MAX_LEVELS, deep_recursion
 from nnet3tools.tensor.formulas import FUNCTIONS, Constant, simplify
-
-_CONSTANTS = {
-    "true": True,
-    "false": False,
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "pi": 3.141592653589793,
-}
+from nnet3tools.tensor.formulas.parse import CONSTANTS
 
 _OPERATORS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div",
@@ -100,9 +93,9 @@ class _Builder:
         if name in self._built:
             return self._built[name]
         if name not in definitions:
-            if name in _CONSTANTS:
-                return _CONSTANTS[name]
-            raise self._unknown("name", use, [*self._operands, *definitions, *_CONSTANTS])
+            if name in CONSTANTS:
+                return CONSTANTS[name]
+            raise self._unknown("name", use, [*self._operands, *definitions, *CONSTANTS])
         if name in self._being_built:
             cycle = [*self._being_built[self._being_built.index(name) :], name]
             raise self._formula.error(f"cycle: {' -> '.join(cycle)}", use.position)

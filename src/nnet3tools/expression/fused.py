@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import Elementwise
+from nnet3tools.expression.gradients import renumbered
 from nnet3tools.expression.joins import Concatenate
 from nnet3tools.expression.leaves import Input, Parameter
 from nnet3tools.expression.node import Node
@@ -22,6 +23,7 @@ from nnet3tools.tensor.formulas import (
     derivatives,
     simplify,
 )
+from nnet3tools.tensor.operators.concatenate import parts_along
 
 _PIECE, _ADJ = 500, 600
 """Placeholder numbers of the pieces' values and derivatives; leaves have lower numbers."""
@@ -72,20 +74,13 @@ def _add_formulas(
     return node.shape == shape
 
 
-def _renumbered(exprs: Sequence[Expr], first: int) -> tuple[list[int], list[Expr]]:
-    """(sorted placeholder numbers in the formulas, the formulas renumbered from `first` on)."""
-    numbers = sorted({n for e in exprs for n in e.placeholders()})
-    new: dict[Expr, Expr] = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(numbers)}
-    return numbers, [e.substitute(new) for e in exprs]
-
-
 def _kernel(exprs: Sequence[Expr]) -> tuple[list[int], tensor.Element]:
     """(placeholder numbers in the formulas, kernel that computes the formulas).
 
     The kernel's operands: one result per formula, then the value of each placeholder.
     """
-    numbers, renumbered = _renumbered(exprs, len(exprs) + 1)
-    items = [(Placeholder(i + 1), e) for i, e in enumerate(renumbered)]
+    numbers, moved = renumbered(exprs, len(exprs) + 1)
+    items = [(Placeholder(i + 1), e) for i, e in enumerate(moved)]
     return numbers, tensor.element(Assignments(tuple(items)))
 
 
@@ -131,19 +126,12 @@ class Fused:
             self._groups.append(([i.name for i in inputs], *_kernel([by_input[i] for i in inputs])))
         self._by_parameter = []
         for leaf, expr in zip(self.parameters, found[len(self.inputs) :], strict=True):
-            numbers, (renumbered,) = _renumbered([expr], 1)
-            self._by_parameter.append((leaf.name, numbers, tensor.aggregate(renumbered, "sum", 0)))
-
-    def _pieces(self, matrix: Array) -> list[Array]:
-        found, start = [], 0
-        for width in self.widths:
-            found.append(matrix[:, start : start + width])
-            start += width
-        return found
+            numbers, (moved,) = renumbered([expr], 1)
+            self._by_parameter.append((leaf.name, numbers, tensor.aggregate(moved, "sum", 0)))
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
         """Compute the expression into `out`; `operands` has inputs and parameters by name."""
-        pieces = self._pieces(out)
+        pieces = parts_along(out, self.widths, 1)
         for targets, numbers, element in self._forward:
             given = [operands[self._leaf_of[n]] for n in numbers]
             element(*(pieces[k] for k in targets), *given)
@@ -163,8 +151,8 @@ class Fused:
         only if `needs_output`. An input derivative may be the same memory as `out_deriv`, element
         for element. It is 0 if the value does not depend on the input.
         """
-        adj = self._pieces(out_deriv)
-        values = self._pieces(out) if out is not None else []
+        adj = parts_along(out_deriv, self.widths, 1)
+        values = parts_along(out, self.widths, 1) if out is not None else []
 
         def operand(number: int) -> Array:
             if number >= _ADJ:

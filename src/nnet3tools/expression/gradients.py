@@ -14,6 +14,7 @@ from nnet3tools import tensor
 from nnet3tools.expression.node import NodeOp
 from nnet3tools.expression.shapes import reduced_axes
 from nnet3tools.tensor import Array, formulas
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.formulas import Placeholder
 
 Term = tuple[tuple[str, ...], formulas.Expr]
@@ -88,7 +89,7 @@ def add_reduced(
         ops.append(_reducer(term, axis).bind(part, *given))
         term, given = Placeholder(1), [part]
     ops.append(_reducer(term, axes[-1]).bind(target, *given, beta=0.0 if overwrite else 1.0))
-    return in_order(ops)
+    return in_turn(ops)
 
 
 def _reduce_along(
@@ -103,23 +104,24 @@ def _reduce_along(
     if not any(hasattr(operands[n - 1], "dtype") for n in numbers):
         return _reducer(term, axis).bind(target, *operands, beta=0.0 if overwrite else 1.0)
     sums = tensor.empty(target.shape, like=target)
-    numbered = inner.placeholders()
-    reduce = _reducer(_renumbered(inner, 1), axis)
-    last = _setter(Placeholder(1) * _renumbered(outer, 2), not overwrite)
-    return in_order(
+    reduced, (summed,) = renumbered([inner], 1)
+    _, (factor,) = renumbered([outer], 2)
+    last = _setter(Placeholder(1) * factor, not overwrite)
+    return in_turn(
         [
-            reduce.bind(sums, *(operands[n - 1] for n in numbered)),
+            _reducer(summed, axis).bind(sums, *(operands[n - 1] for n in reduced)),
             last.bind(target, sums, *(operands[n - 1] for n in numbers)),
         ]
     )
 
 
-def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
-    """The formula with its placeholders renumbered from `first`."""
-    moved: dict[formulas.Expr, formulas.Expr] = {
-        Placeholder(n): Placeholder(first + i) for i, n in enumerate(term.placeholders())
+def renumbered(exprs: Sequence[formulas.Expr], first: int) -> tuple[list[int], list[formulas.Expr]]:
+    """(sorted placeholder numbers in the formulas, the formulas renumbered from `first` on)."""
+    numbers = sorted({n for e in exprs for n in e.placeholders()})
+    new: dict[formulas.Expr, formulas.Expr] = {
+        Placeholder(n): Placeholder(first + i) for i, n in enumerate(numbers)
     }
-    return term.substitute(moved)
+    return numbers, [e.substitute(new) for e in exprs]
 
 
 def _varying(operands: Sequence[Any], axis: int) -> list[int]:
@@ -145,13 +147,3 @@ def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr,
     if name == "div" and parts[1][1] is one:
         return outer, parts[0][1]
     return outer, formulas.simplify(combine(*(i for _, i in parts)))
-
-
-def in_order(ops: Sequence[NodeOp]) -> NodeOp:
-    """Make one operation that runs the operations `ops` in order."""
-
-    def run() -> None:
-        for op in ops:
-            op()
-
-    return run

@@ -9,8 +9,8 @@ from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import add_copy, reshape
 from nnet3tools.expression.node import Node, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.operators.concatenate import parts_along
-from nnet3tools.tensor.registry import do_nothing
 
 _MAX_REPEATS = 1 << 16
 
@@ -36,7 +36,7 @@ class Concatenate(Node):
         if all(c.trainable for c in self.children) and len(self.children_to_set) in (0, count):
             operator = tensor.split if self.children_to_set else tensor.add_split
             step = operator.bind(self.grad, [c.grad for c in self.children], self.axis)
-            return [step, *[do_nothing] * (count - 1)]
+            return [step, *[in_turn(())] * (count - 1)]
         sizes = [child.shape[self.axis] for child in self.children]
         parts = zip(parts_along(self.grad, sizes, self.axis), self.children, strict=True)
         return [

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
-from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import contiguous
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import rows_of
 from nnet3tools.tensor import Array
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.formulas import Type
 
 
@@ -61,7 +61,7 @@ class RmsNorm(Node):
         )  # fmt: skip
         first = next(i for i, child in enumerate(self.children) if child.trainable)
         if first in self.children_to_set and first > 0:
-            step = in_order([tensor.fill.bind(self.children[first].grad, 0.0), step])
+            step = in_turn([tensor.fill.bind(self.children[first].grad, 0.0), step])
         return [step if i == first else None for i in range(len(self.children))]
 
     def backward_reads(self) -> tuple[set[int], bool]:
@@ -97,7 +97,7 @@ class BatchNorm(Node):
             return [tensor.batch_norm_backprop.bind(grad, *rest)]
         part = tensor.empty(self.shape, like=grad)
         compute = tensor.batch_norm_backprop.bind(part, *rest)
-        return [in_order([compute, tensor.add.bind(grad, part)])]
+        return [in_turn([compute, tensor.add.bind(grad, part)])]
 
 
 def _row(array: Array) -> Array:

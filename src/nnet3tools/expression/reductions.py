@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
-from nnet3tools.expression.gradients import add_term, in_order, parse_term
+from nnet3tools.expression.gradients import add_term, parse_term
 from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import flatten
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.formulas import Type
 
 
@@ -97,7 +98,7 @@ class Prod(Reduce):
         others, zeros = (tensor.empty(self.shape, like=self.grad) for _ in range(2))
         arrays = {"adj": self.grad, "a": x.value, "b": others, "c": zeros}
         return [
-            in_order(
+            in_turn(
                 [
                     _aggregate("where(_1 == 0, 1, _1)", "prod", self.axis).bind(others, x.value),
                     _aggregate("_1 == 0", "sum", self.axis).bind(zeros, x.value),

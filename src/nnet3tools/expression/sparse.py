@@ -12,12 +12,12 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
-from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.help_text import described
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array, recording
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.operators.csr import csr_dot as csr_dot_op
 from nnet3tools.tensor.operators.gather import take
@@ -91,7 +91,7 @@ class CsrDot(Node):
             ops.append(take.bind(mine, left, rows[part], 0))
             ops.append(take.bind(other, right, indexes.value[part], 0))
             ops.append(_row_dots.bind(values.grad[part], mine, other, beta=1.0))
-        return in_order(ops)
+        return in_turn(ops)
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return {0, 1, 2} | ({3} if self.children[0].trainable else set()), False

@@ -151,10 +151,6 @@ class Operator(Generic[P, R]):
         return f"<operator {self.name}({', '.join(self.operands)})>"
 
 
-def do_nothing() -> None:
-    """Do nothing: the callable for an operator with nothing to compute, such as empty arrays."""
-
-
 def _first_array(first: Any) -> Any:
     """The first array in `first`, an array or nested lists of arrays."""
     while isinstance(first, (list, tuple)) and first:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.addresses import address
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.fusion import fused
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
 from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.plain.threads import LOCK, num_threads
-from nnet3tools.tensor.registry import Operator, do_nothing
+from nnet3tools.tensor.registry import Operator
 
 Work = Callable[[], object]
 
@@ -75,7 +76,7 @@ def run_if_made(job: Job) -> bool:
 def bound_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     """A callable that runs jobs in order; `addresses` has compiled functions by kernel name."""
     if not jobs:
-        return do_nothing
+        return in_turn(())
     table = np.empty((len(jobs), 4), np.int64)
     for row, job in zip(table, jobs, strict=True):
         row[:] = addresses[job.kernel.name], address(job.words), job.steps, job.work

@@ -33,7 +33,7 @@ from nnet3tools.tensor.formulas.functions import (
     ROW_REDUCTIONS,
 )
 
-_CONSTANTS = {"true": True, "false": False, "inf": math.inf, "nan": math.nan, "pi": math.pi}
+CONSTANTS = {"true": True, "false": False, "inf": math.inf, "nan": math.nan, "pi": math.pi}
 _CALLABLE = FUNCTIONS | ROW_REDUCTIONS | COLUMN_REDUCTIONS
 
 _OPERATORS: dict[type[ast.AST], str] = {
@@ -183,8 +183,8 @@ class _Reader:
         value = self._names.get(name, _placeholder(name))
         if value is not None:
             return self._assigned.get(value, value)
-        if name in _CONSTANTS:
-            return Constant(_CONSTANTS[name])
+        if name in CONSTANTS:
+            return Constant(CONSTANTS[name])
         raise FormulaError(f"unknown name '{name}' in: {self._text}")
 
     def _signed(self, node: ast.UnaryOp) -> Expr:
