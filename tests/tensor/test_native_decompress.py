@@ -1,13 +1,12 @@
 """Compressed matrices decompressed by compiled code: the bits of the NumPy code."""
 
 import struct
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from nnet3tools.io.compressed import CompressedMatrix, CompressionMethod, compress_all
-from nnet3tools.tensor.cpu.choice import choose, chosen
+from nnet3tools.tensor.cpu import choice
 from nnet3tools.tensor.operators.compress.kaldi import decompress
 from support.native_kernels import needs_compiler
 
@@ -21,12 +20,9 @@ METHODS = {
 
 
 @pytest.fixture(autouse=True)
-def native() -> Iterator[None]:
+def native(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled kernels, whatever the other tests use."""
-    before = chosen()
-    choose("native")
-    yield
-    choose(before.value)
+    monkeypatch.setattr(choice, "_chosen", choice.CpuKernels.NATIVE)
 
 
 def in_bytes(matrices: list[CompressedMatrix]) -> tuple[bytes, np.ndarray]:
