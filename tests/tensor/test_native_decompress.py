@@ -62,5 +62,5 @@ def test_all_codes_between_any_percentiles() -> None:
 
 
 def test_no_compiled_code_where_numpy_is_asked_for() -> None:
-    choose("numpy")
+    choice.choose("numpy")
     assert decompress("CM3", b"\0" * 17, np.zeros(1, np.int64), (1, 1)) is None
