@@ -22,7 +22,6 @@ from nnet3tools import __version__
 from nnet3tools.io import log
 from nnet3tools.tensor.cpu.cache import cache_folder, open_library, private_folder, publish
 from nnet3tools.tensor.cpu.compiler import (
-    Compiler,
     cpu_features,
     failed,
     find_compiler,
@@ -133,12 +132,6 @@ def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]
     return made
 
 
-def load_library(source: str, what: str) -> ctypes.CDLL | None:
-    """The library of a C source, cached or compiled now (`what` for logs); None if that fails."""
-    compiler = find_compiler()
-    return None if compiler is None else _load(compiler, source, what)
-
-
 def load_files(
     folder: Path, names: Iterable[str], what: str, declarations: str = ""
 ) -> ctypes.CDLL | None:
@@ -151,7 +144,10 @@ def load_files(
     return load_library("\n".join([_text("growing.h"), declarations, *files]), what)
 
 
-def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
+def load_library(source: str, what: str) -> ctypes.CDLL | None:
+    """The library of a C source, cached or compiled now (`what` for logs); None if that fails."""
+    if (compiler := find_compiler()) is None:
+        return None
     facts = (source, _MARK, compiler.identity, *compiler.flags, cpu_features(), __version__)
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
     folder, began = cache_folder(), time.thread_time()

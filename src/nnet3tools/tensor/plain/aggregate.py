@@ -187,10 +187,6 @@ class _LogSumExp:
         return run
 
 
-def _lower(expr: Expr, reduce: str, axis: int | None) -> Callable[..., Callable[[], Any]]:
-    if reduce == "logsumexp":
-        return _LogSumExp(expr, axis)
-    return _Aggregate(expr, reduce, axis)
-
-
-FORMULA_BACKENDS["aggregate", "numpy"] = _lower
+FORMULA_BACKENDS["aggregate", "numpy"] = lambda expr, reduce, axis: (
+    _LogSumExp(expr, axis) if reduce == "logsumexp" else _Aggregate(expr, reduce, axis)
+)
