@@ -40,21 +40,14 @@ class Dot(Node):
         ]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        a, b, adj, ops = self.children[0], self.children[1], self.grad, list[NodeOp | None]()
-        options = {"alpha": self.scalar, "beta": 0.0 if 0 in self.children_to_set else 1.0}
-        if not a.trainable:
-            ops.append(None)
-        elif self.trans_a:
-            ops.append(tensor.prod.bind(a.grad, b.value, adj, self.trans_b, True, **options))
-        else:
-            ops.append(tensor.prod.bind(a.grad, adj, b.value, False, not self.trans_b, **options))
-        options = {"alpha": self.scalar, "beta": 0.0 if 1 in self.children_to_set else 1.0}
-        if not b.trainable:
-            ops.append(None)
-        elif self.trans_b:
-            ops.append(tensor.prod.bind(b.grad, adj, a.value, True, self.trans_a, **options))
-        else:
-            ops.append(tensor.prod.bind(b.grad, a.value, adj, not self.trans_a, False, **options))
+        a, b, adj = self.children[0].value, self.children[1].value, self.grad
+        by_a = (b, adj, self.trans_b, True) if self.trans_a else (adj, b, False, not self.trans_b)
+        by_b = (adj, a, True, self.trans_a) if self.trans_b else (a, adj, not self.trans_a, False)
+        ops: list[NodeOp | None] = [None, None]
+        for i, product in enumerate((by_a, by_b)):
+            if self.children[i].trainable:
+                grad, beta = self.children[i].grad, 0.0 if i in self.children_to_set else 1.0
+                ops[i] = tensor.prod.bind(grad, *product, self.scalar, beta)
         return ops
 
     def backward_reads(self) -> tuple[set[int], bool]:
