@@ -113,3 +113,18 @@ def csr_dot(out, values, indexes, offsets, b, trans=False, beta=0.0):
             to, source = (indexes[k], row) if trans else (row, indexes[k])
             total[to] += values[k] * np.float64(b[source])
     out[...] = total if beta == 0.0 else total + beta * out
+
+
+def copy_rows(out, src, indexes):
+    for i, row in enumerate(indexes):
+        out[i] = 0.0 if row < 0 else src[row]
+
+
+def add_rows(out, src, indexes, alpha=1.0):
+    for i, row in enumerate(indexes):
+        if row >= 0:
+            out[i] += alpha * src[row]
+
+
+def copy_cols(out, src, indexes):
+    copy_rows(out.T, src.T, indexes)
