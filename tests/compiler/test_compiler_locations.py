@@ -73,6 +73,13 @@ def test_backward_columns_can_be_reversed(seed: int) -> None:
         assert len(present) == len(set(present))
 
 
+def test_columns_of_padding_are_dropped_and_terms_move_left() -> None:
+    submatrices, rows = np.array([[-1, -1, 4], [5, -1, 4]], np.int32), np.full((2, 3), 2, np.int32)
+    submatrices, rows = push_left(submatrices, rows)
+    assert submatrices.tolist() == [[4, -1], [5, 4]]
+    assert rows.tolist() == [[2, -1], [2, 2]]
+
+
 def test_a_submatrix_in_most_rows_gets_a_column_of_its_own() -> None:
     submatrices = np.array([[4, 7], [7, 4], [4, 7], [4, 8]], np.int32)
     rows = np.arange(8, dtype=np.int32).reshape(4, 2)

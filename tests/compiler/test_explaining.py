@@ -120,6 +120,18 @@ def test_phases_hold_every_cindex_once_after_its_dependencies(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_every_node_is_in_one_epoch_and_every_column_step_names_its_source(seed: int) -> None:
+    explained = random_explanation(seed)
+    epochs = entries(explained, "epochs")
+    assert all(epoch["nodes"] for epoch in epochs)
+    assert sorted(sum((e["nodes"] for e in epochs), [])) == sorted(explained.nnet.node_names)
+    for entry, info in zip(entries(explained, "steps"), explained.planned.infos, strict=True):
+        is_column = not info.step.is_input and info.step.source >= 0
+        source = f"columns of step {info.step.source}"
+        assert entry["kind"] == source if is_column else "columns" not in entry["kind"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_derivative_is_needed_for_a_reason_or_through_other_steps(seed: int) -> None:
     explained = random_explanation(seed)
     steps, derivs = entries(explained, "steps"), entries(explained, "deriv")
