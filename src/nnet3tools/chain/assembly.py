@@ -64,10 +64,11 @@ class ExamplePlan:
 class Waiting(NamedTuple):
     """An example that waits until its block is made; a block's examples are made together.
 
-    `fst` is the encoded FST from which the C library makes the acceptor, for the frames in `job`;
-    None if only Python can. `num_bytes` is the size of the features, `plan` the plan (input rows
-    and i-vector) or a function that draws it. `supervision()` makes the supervision in Python;
-    None, after a warning, if it is unusable.
+    `fst` is the encoded FST from which the C library makes the acceptor, None if only Python can.
+    `job` tells the library which frames of the FST the acceptor has, or how many; its `at` is set
+    later. `num_bytes` is the size of the features. `plan` has the input rows, the i-vector and the
+    weights, or is a function that returns them and draws the i-vector at random. `supervision()`
+    makes the supervision in Python; it returns None, after a warning, if that is unusable.
     """
 
     key: str

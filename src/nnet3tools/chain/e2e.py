@@ -192,7 +192,8 @@ class E2eExampleMaker:
 def _extension(utterance: str, num_frames: int, allowed_lengths: Sequence[int]) -> int:
     """The number of frames to add at an utterance's end to reach the nearest allowed length.
 
-    It is negative if frames are to be cut off. DataError if no allowed length is near.
+    It is negative if frames are to be cut off. If it is not 0, a warning is logged. DataError if
+    the nearest length is more than `_MOST_FRAMES_OFF` (4) frames away, or no length is allowed.
     """
     nearest = min(allowed_lengths, key=lambda length: abs(num_frames - length), default=0)
     off = num_frames - nearest

@@ -111,7 +111,12 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """All parts as one supervision; DataError unless kind, length, weight and labels agree."""
+    """One supervision with the sequences of all parts, in order.
+
+    DataError unless `frames_per_sequence` and `label_dim` are equal, and all parts are end-to-end
+    or none is. Parts that are not end-to-end must also have equal `weight`, no `alignment_pdfs`,
+    and a path through each `fst`; else DataError.
+    """
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

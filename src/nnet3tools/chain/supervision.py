@@ -46,7 +46,11 @@ class Supervision(SequenceSupervision):
 
     @classmethod
     def of_fields(cls, values: dict[str, Any]) -> Supervision:
-        """A supervision from the values of the fields in a file's record."""
+        """A supervision from `values`: name of a field of SUPERVISION_RECORD -> its value.
+
+        The names are those of the attributes, but `is_e2e` and `acceptors` (an Fst or, if `is_e2e`,
+        a tuple of Fsts) replace `fst` and `e2e_fsts`. Only `alignment_pdfs` may be absent.
+        """
         rest = dict(values)
         acceptors = rest.pop("acceptors")
         if rest.pop("is_e2e"):
@@ -76,9 +80,8 @@ class Supervision(SequenceSupervision):
 def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
     """(arcs from start to each state, (N,); arcs from start to final states).
 
-    DataError unless the FST has no epsilons, no cycles, states in order of time from state 0
-    on, and one length for all paths to a state, and to final ones (Kaldi's
-    ComputeFstStateTimes).
+    DataError unless the FST has no epsilons or cycles, states in order of time from state 0 on, and
+    one length for all paths to a state, and to final ones (Kaldi's ComputeFstStateTimes).
     """
     if fst.start != 0:
         raise DataError(f"the supervision's FST starts in state {fst.start}, expected state 0")

@@ -71,8 +71,7 @@ class Compiler:
         """The unoptimized program for a request, or for several as segments of one program.
 
         `after_exploring(builder, request)` is called for each request, before the graph in
-        `builder` is pruned. RequestError, which names the missing input, if a request
-        cannot be computed.
+        `builder` is pruned. RequestError, naming the missing input, if a request is not computable.
         """
         _, infos, computation = self.plan_steps(requests, after_exploring)
         _Emitter(self.nnet, self._facts, requests, infos, computation).emit()

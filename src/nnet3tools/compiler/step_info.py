@@ -164,9 +164,10 @@ def _by_scale(
 def _constants(
     part: PartFacts, terms: IntArray, ends: NDArray[np.int64]
 ) -> Iterator[list[Constants]]:
-    """Yield the nonzero Constants of each step; steps have the rows up to ends[0], ends[1], ...
+    """Yield, for each step of a node, the nonzero Constants that `part` adds to its rows.
 
-    `terms` (rows of all steps, leaves) are -1 where a leaf of the part is missing.
+    Step i has rows ends[i - 1] to ends[i] - 1 of `terms` (rows of all steps, leaves of the part). A
+    term is -1 where a row lacks this leaf, so that IfDefined or Failover may change the constant.
     """
     starts = np.concatenate([[0], ends[:-1]]).tolist()
     if part.constant is not None:

@@ -37,11 +37,13 @@ class PhoneAligner:
     has_phone_labels: bool = False
 
     def align(self, lattice: CompactLattice) -> PhoneAligned:
-        """The lattice with one phone on each arc, and a text about problems, "" if there are none.
+        """The lattice aligned to phones, and a text about the first problem, "" if there is none.
 
-        DataError for unknown transition ids and cycles. A word is on the arc of the next phone;
-        further words in a row get arcs without transition ids. With `removes_epsilons`, arcs may
-        have several phones unless phones are labels.
+        Each arc has the transition ids of one phone. A word is on the arc of the next phone;
+        further words in a row get arcs without transition ids. Then, with `removes_epsilons`, an
+        arc without a label is joined with the arcs that follow it. If labels are words, these then
+        have several phones, as few phones have a word; with `has_phone_labels`, every phone has a
+        label. DataError for unknown transition ids and cycles.
         """
         if not lattice.fst.num_states:
             return PhoneAligned(lattice, "the lattice is empty")

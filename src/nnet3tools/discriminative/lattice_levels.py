@@ -32,7 +32,11 @@ class _Groups:
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Group arcs by `states`, the state (source or target) of each; levels[s]: level of s."""
+        """Group arcs: arc i belongs to the group of states[i], its source or its target.
+
+        levels[s], from 0 to num_levels - 1, is the level of state s. The groups are sorted by the
+        level of their state, then by the state; levels without arcs are left out.
+        """
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()

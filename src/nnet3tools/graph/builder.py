@@ -72,11 +72,9 @@ class GraphBuilder:
         self._exploring = -1
         """The node that `_explore` is working on."""
         self._foreseen: list[IntArray] = []
-        """Cindexes of recurrences that were explored ahead, before another cindex depends on
-        them."""
+        """Cindexes of recurrences, explored ahead, before another cindex depends on them."""
         self._frames: tuple[int, int, int] | None = None
-        """First and last frame of the inputs, and steps to explore ahead; None: explore none
-        ahead."""
+        """First and last frame of the inputs, and number of steps to explore ahead; None: none."""
 
     def compute(self, request: ComputationRequest) -> None:
         """Find the cindexes that the outputs may need, and which of them are computable."""
@@ -312,7 +310,10 @@ class GraphBuilder:
         self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
-        """(is computable, can never be) of a node's `ids`; ids[i] depends on the ids in rows[i]."""
+        """Two arrays of flags (N,) for cindexes of a node: is computable; can never be computable.
+
+        `ids` (N,) are the cindexes; rows[i] has the ids on which ids[i] depends, padded with -1.
+        """
         store, rule = self.store, self.plan.rules[node]
         if rule.needs_all and rows.shape[1] == 1:
             status = store.status[as_slice(rows[:, 0])]

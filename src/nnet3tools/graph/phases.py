@@ -112,8 +112,7 @@ def _longest_chains(
 ) -> NDArray[np.int64]:
     """For each of `size` points, the length of its longest chain of dependencies.
 
-    Point users[i] depends on point used[i]. The length is -1 for points on a cycle, and for points
-    that depend on a cycle.
+    Point users[i] depends on point used[i]. The length is -1 for points in or dependent on a cycle.
     """
     missing = np.bincount(users, minlength=size)
     order = np.argsort(used, kind="stable")

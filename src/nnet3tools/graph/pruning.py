@@ -187,8 +187,7 @@ def _renumbered_rows(
 ) -> IntArray:
     """The dependencies, under new ids, of a node's cindexes first ... end - 1; (cindexes, width).
 
-    `used_rows` is (old ids, rows of old ids that they use), None for an input node; `new_of` maps
-    old ids to new ones.
+    `used_rows`: (old ids, rows of ids they use), None for an input node; `new_of`: old id -> new.
     """
     if used_rows is None:
         return np.empty((end - first, 0), np.int32)

@@ -83,9 +83,11 @@ def strict_graph(plan: NetworkPlan, request: ComputationRequest) -> StrictGraph 
 
 
 class _Explorer:
-    """Builds a StrictGraph: visits each node once, before its sources.
+    """Builds a StrictGraph: visits each node of the network once, before its source nodes.
 
-    During the visit, rows that nodes ask for are numbered in order; a dependency is such a number.
+    A visited node requests the rows (cindexes) of its sources on which its own rows depend. All
+    requested rows of all nodes are numbered from 0, in the order of the requests. Dependencies in
+    `_rows` are such numbers; at the end `_ids` maps them to cindex ids.
     """
 
     def __init__(self, plan: NetworkPlan, request: ComputationRequest) -> None:
@@ -95,8 +97,7 @@ class _Explorer:
         self._asked: dict[int, list[KeyArray]] = {}
         """`_asked[node]`: the rows of the node that were requested, an array for each request."""
         self._turns: list[tuple[int, int, int]] = []
-        """For each request, the node and the range of its rows among all requested rows of the
-        node."""
+        """For each request: the node, and the request's range among the node's requested rows."""
         self._num_of_node: dict[int, int] = {}
         self._num_asked = 0
         self._rows: dict[int, IntArray] = {}

@@ -112,7 +112,7 @@ class EncodedRecord(Generic[T]):
 
     @property
     def covered(self) -> bytes:
-        """The first bytes of the record, up to the first value listed in `holes`."""
+        """The bytes of the record before the first range in `holes`; all bytes without holes."""
         return self.data[: self.holes[0][0]] if self.holes else self.data
 
     def prototype(self) -> T:

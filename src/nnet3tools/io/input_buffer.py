@@ -289,8 +289,7 @@ class InputBuffer:
     def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
         """Fill `piece` with the next bytes of the file; used while the buffer is empty.
 
-        `missing` bytes (at least the piece's size) are still to be read; errors say that `what` was
-        expected.
+        `missing` bytes (at least piece.size) are to be read; errors say that `what` was expected.
         """
         file: Any = self._file
         view, done = piece.data, 0

@@ -32,8 +32,7 @@ LONGEST_HEAD = 20
 def stored_form(data: bytes | bytearray, at: int) -> MatrixForm | None:
     """The form of the matrix whose first bytes are at `at`; None for an empty or unknown one.
 
-    For a sparse matrix, the largest number of elements in a row (`most`) is given as 0, not
-    counted.
+    For a sparse matrix, `most` (the largest number of elements in a row) is 0: it is not counted.
     """
     if (match := _HEAD.match(data, at)) is None:
         return None

@@ -27,8 +27,7 @@ class ValueKind(NamedTuple):
     """How values of one kind are read from files, written to files and passed over in bytes.
 
     `walk(walk, values)` moves a ByteWalk past a value and returns the value; `values` are those of
-    the record's earlier fields. Without `walk`, records with a field of the kind are always read in
-    full.
+    the record's earlier fields. Without `walk`, records with such a field are always read in full.
     """
 
     read: Callable[[Reader], Any]
@@ -178,7 +177,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield a file's parts: bytes, and Fields whose values the caller puts into `values`."""
+        """As `Record.steps`: yield the token, a Field for the number, and each record's parts."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)
@@ -228,7 +227,10 @@ class Record:
         writer.write_token(f"</{self.name}>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield a file's parts: bytes, and Fields whose values the caller puts into `values`."""
+        """Yield, in order, what a binary file must have: bytes (tokens), or a Field to be read.
+
+        The caller puts the Field's value into `values`, by its name, before the next item.
+        """
         yield f"<{self.name}> ".encode()
         for field in self.fields:
             yield from field.steps(values)

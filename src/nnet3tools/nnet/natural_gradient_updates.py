@@ -47,7 +47,10 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """An update of an estimate with X (num_rows, D): its products in `buffers`, and tr(X X^T)."""
+    """An update of `estimate` by a minibatch X of `num_rows` rows, from sums over these rows.
+
+    The sums are `j` and `products` in `buffers`, and `trace`, tr(X X^T): a float or an array (1,).
+    """
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers

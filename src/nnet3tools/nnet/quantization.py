@@ -67,10 +67,12 @@ def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bo
 def quantize(
     nnet: Nnet, names: Sequence[str], bits: int, limits: Mapping[str, NDArray[np.float32]]
 ) -> dict[str, float]:
-    """Give the named components integer weights of 8 or 16 bits, or packed floats of 32, in place.
+    """Replace the named components in `nnet` by components with a QuantizedMatrix as weights.
 
-    `limits` maps names to limits of the inputs, see QuantizedMatrix; absent: those of each row.
-    Returns the norm of each matrix's rounding errors, relative to the norm of the matrix.
+    `bits` 8 or 16: weights are rounded to integers with a scale per row. 32: they stay float32, and
+    kernels read a reordered copy ("packed"). `limits` maps names to arrays (2,), the least and the
+    largest input for integers; without them, each input row's are found when the network runs.
+    Returns, by name, the norm of the rounding errors divided by the norm of the weights.
     """
     errors, places = {}, component_places(nnet)
     for name in names:

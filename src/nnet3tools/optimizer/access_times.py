@@ -71,7 +71,10 @@ class AccessTimes:
         return np.where(self.analysis.lifetimes.is_output[matrices], self.end, last)
 
     def data_invalidated(self, positions: Ints, submatrices: Ints) -> Ints:
-        """First command after positions[i] that changes submatrices[i] or frees it, else `end`."""
+        """For each i, the first command after positions[i] that changes or frees submatrices[i].
+
+        If there is none, the result is `self.end`, the number of commands.
+        """
         variables = self.analysis.variables
         owner, variable = variables.of_submatrices(submatrices)
         keys = variable * (self.end + 1) + positions[owner]

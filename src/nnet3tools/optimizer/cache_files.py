@@ -35,8 +35,7 @@ _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, 
 class StoredProgram:
     """The bytes of a program from a cache file, decoded only when it is needed.
 
-    `content` are the bytes, in Kaldi's binary or text form, `file` the cache file's name for
-    messages.
+    `content` are the bytes, in Kaldi's binary or text form; messages name the cache file, `file`.
     """
 
     file: str

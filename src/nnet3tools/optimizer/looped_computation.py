@@ -46,9 +46,8 @@ class _Content(NamedTuple):
 def looped_computation(computation: Computation, context: PassContext) -> Computation:
     """The program closed to a loop where its state repeats for the first time.
 
-    States (the matrices alive) are compared at the NoOperationPermanent commands: each chunk
-    has one, after its inputs. If no state repeats, because there are too few chunks, the
-    program is unchanged.
+    States (the matrices alive) are compared at the NoOperationPermanent commands: each chunk has
+    one, after its inputs. If no state repeats, because of too few chunks, the program is unchanged.
     """
     if not computation.matrix_debug_info:
         raise ProgramError("looped optimization needs debug information")

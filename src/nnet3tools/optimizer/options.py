@@ -15,7 +15,7 @@ MIN_TIME, MAX_TIME = -(1 << 31), (1 << 31) - 1
 
 
 class OptimizeOptions(OptionGroup):
-    """The options `--optimization.*` of compiling, in the order of Kaldi's file form."""
+    """The options `--optimization.*` of compiling, in the order in which Kaldi writes them."""
 
     optimize: bool = option(
         True,

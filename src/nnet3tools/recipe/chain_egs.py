@@ -90,7 +90,10 @@ class ChainEgsMaking(EgsMaking):
         return (*self.targets.reading(self._egs / f"targets.{name}.scp"), words)
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """Options of nnet3-chain-get-egs from --egs.opts; `is_subset`: not for training."""
+        """The options of nnet3-chain-get-egs that --egs.opts decides; none in end-to-end training.
+
+        For a validation or diagnostic set (`is_subset`), --num-frames-overlap is left out.
+        """
         if self.experiment.is_e2e:
             return ()
         opts, found = self.opts, []

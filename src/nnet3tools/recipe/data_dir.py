@@ -1,7 +1,6 @@
 """Kaldi's data directories: utterances, their split by speakers, and random subsets.
 
-Splits and subsets equal those of Kaldi's scripts (split_scp.pl, shuffle_list.pl), so that both make
-the same examples from a directory.
+Splits and subsets equal those of Kaldi's split_scp.pl and shuffle_list.pl, for the same examples.
 """
 
 from __future__ import annotations

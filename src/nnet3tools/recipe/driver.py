@@ -69,7 +69,10 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Redo the Link, Remove and WriteText steps of a done stage, perhaps interrupted."""
+        """Repeat the Link, Remove and WriteText steps of a stage whose jobs have all succeeded.
+
+        An earlier run of the training may have been stopped before it had done all of them.
+        """
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()

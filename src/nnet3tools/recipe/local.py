@@ -128,7 +128,10 @@ class _Worker:
         self.process.stdin.flush()
 
     def finished(self) -> Outcome | None:
-        """The outcome of the job whose end the process reports; None if no job was running."""
+        """Wait for the process to report its job's end; returns the outcome, None without a job.
+
+        If the process ends without a report, the outcome is a failure and says why.
+        """
         assert self.process is not None
         assert self.process.stdout is not None
         line, job = self.process.stdout.readline(), self.job

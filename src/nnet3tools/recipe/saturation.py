@@ -31,8 +31,7 @@ def saturation(model: str) -> float:
 def saturation_of_info(text: str) -> float:
     """The mean saturation of all units, parsed from the output of nnet3-info.
 
-    The saturation of a unit is 1 - (mean derivative / largest possible derivative). The result is 0
-    if there are no statistics.
+    A unit's saturation is 1 - (mean derivative / largest possible derivative). 0: no statistics.
     """
     found: list[float] = []
     for line in text.splitlines():

@@ -25,8 +25,7 @@ class Targets:
 
     `reading(script)` is the pipeline that turns a script's objects into targets, () for none.
     `program` makes examples of targets of frames; its words include the option for the number of
-    targets. `copies` are the names of files in egs/ that `steps` make and that are removed at the
-    end.
+    targets. `copies` are names of files in egs/ that `steps` make and that are removed at the end.
     """
 
     lists: tuple[Path, ...]

@@ -40,7 +40,10 @@ _SHARE_WITHOUT_REPORTS = 20.0
 
 
 def train(program: str, options: DnnOptions | RnnOptions | ChainOptions) -> None:
-    """Run the training of the program named `program`, from --stage or the last ended stage on."""
+    """Run a training; `program` is the name of the training program.
+
+    It begins with the stage --stage or, by default, with the stage after the last finished one.
+    """
     if isinstance(options, ChainOptions):
         experiment: Experiment = ChainExperiment(program, options)
     else:

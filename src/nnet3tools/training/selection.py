@@ -148,7 +148,11 @@ class FrameSelection:
         return (frame, frame) if first <= frame <= last else None
 
     def cut(self, example: NnetExample, key: str, frames: tuple[int, ...]) -> NnetExample:
-        """A copy with frames[0] <= t <= frames[1] and context, t shifted; errors name the `key`."""
+        """A copy of the example with only the frames first <= t <= last of 'output'.
+
+        `frames` is (first, last). 'input' keeps these times and this selection's context of them.
+        `frame_shift` is added to every t, except those of i-vectors. DataErrors name the `key`.
+        """
         first, last = frames
         ios = [
             _keep_times(io, key, first, last) if io.name == "output" else io

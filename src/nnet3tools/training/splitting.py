@@ -201,7 +201,13 @@ class UtteranceSplitter:
     # -- where the chunks are
 
     def _gaps(self, length: int, sizes: list[int]) -> list[int]:
-        """By chunk: frames from the end of the one before, or from 0; negative: overlap."""
+        """The gap before each chunk, in frames from the end of the previous chunk, or from frame 0.
+
+        If chunks of the `sizes` (frames) fit into `length` frames, the frames left over are divided
+        evenly among these gaps and one at the end; gaps drawn at random get the remainder.
+        Otherwise the first gap is 0 and the others are negative: overlaps, in proportion to the
+        smaller of the two chunks. Gaps are multiples of the frame subsampling factor.
+        """
         factor = self.options.frame_subsampling_factor
         length, sizes = -(-length // factor), [size // factor for size in sizes]
         total_gap = length - sum(sizes)

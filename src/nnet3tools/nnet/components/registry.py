@@ -87,7 +87,7 @@ def read_component(reader: Reader) -> Component:
 
 
 def read_precomputed_indexes(reader: Reader) -> PrecomputedIndexes:
-    """Read precomputed indexes of any type from a program file."""
+    """Read precomputed indexes from the file of a compiled program; their token names the type."""
     token = reader.read_token()
     name = token.strip("<>")
     # Importing only the family of the component saves 0.3 s of reading the first program.

@@ -73,8 +73,7 @@ class WordList:
     def normalized(self, word: str) -> str:
         """A transcript word without punctuation at both ends; "" if it is only punctuation.
 
-        A word that the dictionary has with its punctuation, or lacks with and without it, is
-        unchanged.
+        A word is unchanged if the dictionary has it with, or lacks it without, its punctuation.
         """
         if word in self.num_phones_of or (self.given is None and _NO_SPEECH.fullmatch(word)):
             return word
@@ -109,10 +108,9 @@ class WordList:
 
 
 def read_word_list(lexicon: str, faults: FaultList) -> WordList:
-    """Read a lexicon.txt, lexiconp.txt, CMU dictionary or dictionary folder.
+    """Read a lexicon.txt, lexiconp.txt, CMU dictionary or dictionary folder; DataError if it fails.
 
     With "none", words are spelled as letters. Wrong lines are reported in `faults` and skipped.
-    DataError if the lexicon cannot be read.
     """
     if lexicon == "none":
         return WordList()

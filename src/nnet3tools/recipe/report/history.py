@@ -156,9 +156,8 @@ class History:
     def accuracy_table(self, quantity: str) -> str:
         """The text of Kaldi's accuracy.report: a line per iteration with seconds and accuracies.
 
-        The seconds are those of the longest job; the accuracies are those of training and
-        validation data. With `quantity` "plain_objectives", the table has objectives, because chain
-        models have no accuracies.
+        The seconds are those of the longest job; the accuracies, of training and validation data.
+        With `quantity` "plain_objectives" (chain models have no accuracies), they are objectives.
         """
         train, valid = (
             {

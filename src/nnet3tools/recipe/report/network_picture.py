@@ -1,7 +1,6 @@
 """A network as a picture: layers from inputs to outputs, arrows with time offsets.
 
-A chain of nodes without branches (affine, ReLU, batch norm) is one box, named by the common
-beginning of the node names.
+A chain of nodes without branches (affine, ReLU, batch norm) is one box with their common prefix.
 """
 
 from __future__ import annotations

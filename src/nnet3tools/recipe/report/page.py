@@ -35,8 +35,7 @@ def report_page(folder: Path) -> str:
 def html_page(title: str, heading: str, body: str, more_style: str = "", media: str = "") -> str:
     """The HTML text of a page in the style of reports; `heading` and `body` are HTML.
 
-    `more_style` is CSS. The page's Content-Security-Policy allows sound from the source `media`,
-    such as "data:"; "": no sound.
+    `more_style` is CSS. The Content-Security-Policy allows sound from `media` ("data:"; "": none).
     """
     colors = resources.files("nnet3tools.program") / "page" / "colors.css"
     own = resources.files("nnet3tools.recipe.report") / "page" / "style.css"

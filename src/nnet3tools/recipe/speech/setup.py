@@ -118,9 +118,6 @@ def read_table(path: Path) -> dict[str, list[str]]:
 
 
 def features(script: Path, stats: Path) -> str:
-    """The rspecifier of a script file's features, normalized by apply-cmvn-online.
-
-    `stats` is the folder of global_cmvn.stats.
-    """
+    """Rspecifier of the features of `script` after apply-cmvn-online by stats/global_cmvn.stats."""
     options = (*CMVN_OPTIONS.split(), str(stats / "global_cmvn.stats"))
     return "ark,s,cs:" + pipe_text(("apply-cmvn-online", *options, f"scp:{script}", "ark:-"))

@@ -94,7 +94,11 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept`: value of a costly function that several stages need -> the first of them."""
+        """Put into `_kept` the values of _COSTLY functions that the loops of several stages need.
+
+        Each value is mapped to the first of these stages. Stages are numbered from 0 to `last`;
+        each ends with a loop over the row.
+        """
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]

@@ -74,7 +74,11 @@ class Target:
 
 @dataclass
 class Lowering:
-    """Lowers expressions to shared instructions for `target`; _1 has types[0] (a number: weak)."""
+    """Lowers expressions to Instructions for `target`; equal values are one Instruction.
+
+    types[0] is the type of the operand _1 of the expressions, types[1] that of _2, and so on. A
+    weak type says that the operand is a plain number, not an array.
+    """
 
     types: Sequence[Type]
     target: Target

@@ -122,7 +122,13 @@ class _Plan:
 
 
 class _Aggregate:
-    """Returns, when called with operands, a callable that reduces `expr` of them along `axis`."""
+    """Binds operands to a reduction of `expr` along `axis` (None: all axes).
+
+    `reduce` is a key of _REDUCE, such as "sum". A call with (out, ins, alpha, beta) computes no
+    values: it returns a callable without arguments, which reduces `expr` (ins[0] is its operand _1,
+    and so on) and sets out to beta * out + alpha * result. If `out` is None, the callable returns
+    alpha * result as a float.
+    """
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._given = expr, reduce, axis

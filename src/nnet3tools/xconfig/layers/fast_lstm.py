@@ -29,7 +29,10 @@ class _FastLstm(RecurrentLayer):
         out.component(".lstm_nonlin", kind, cell, settings, options, self.l2())
 
     def _cell_nodes(self, out: ConfigLines, gates: str, *further: str) -> None:
-        """Add the nonlinearity's node, of <layer>.<gates>, the old cell and nodes `further`."""
+        """Add one node, <layer>.lstm_nonlin, the nonlinearity from gates and old cell.
+
+        Its input is Append(<layer>.<gates>, old cell, *further); `further` are names of nodes.
+        """
         arguments = ", ".join([self.node(gates), self.before("c_trunc"), *further])
         out.node(".lstm_nonlin", f"Append({arguments})")
 

@@ -26,9 +26,10 @@ _norm_backprop = element("_1 = _2 * where(_3 != 0, _4 / where(_3 != 0, _3, 1), 0
 def group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
 ) -> Iterator[Call]:
-    """Set in_deriv to the derivative by the input of `group_norm`; it is 0 where the norm is 0.
+    """Set in_deriv (N, G * g) to the derivative by in_value, the input of `group_norm`.
 
-    The decorator runs the yielded Calls.
+    out_value and out_deriv (N, G) are the norms of the G groups of g neighbouring columns and the
+    derivative by the norms. Where a norm is 0, in_deriv is 0. The decorator runs the yielded Calls.
     """
     views = (_in_groups(array, out_value.shape[1]) for array in (in_deriv, in_value))
     yield Call.of(_norm_backprop, *views, out_value[:, :, None], out_deriv[:, :, None])
