@@ -124,7 +124,8 @@ def test_every_node_is_in_one_epoch_and_every_column_step_names_its_source(seed:
     explained = random_explanation(seed)
     epochs = entries(explained, "epochs")
     assert all(epoch["nodes"] for epoch in epochs)
-    assert sorted(sum((e["nodes"] for e in epochs), [])) == sorted(explained.nnet.node_names)
+    nodes = itertools.chain.from_iterable(epoch["nodes"] for epoch in epochs)
+    assert sorted(nodes) == sorted(explained.nnet.node_names)
     for entry, info in zip(entries(explained, "steps"), explained.planned.infos, strict=True):
         is_column = not info.step.is_input and info.step.source >= 0
         source = f"columns of step {info.step.source}"
