@@ -15,6 +15,8 @@ from nnet3tools.chain.native.supervisor import Job, JobKind, NativeSupervisor, c
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.fst.binary_writer import write_compact_acceptor, write_vector_fst
+from nnet3tools.fst.connect import breadth_first_sorted
+from nnet3tools.fst.epsilon import concatenate, remove_epsilons
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from support.streams import bytes_of
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
@@ -171,6 +173,42 @@ def test_graphs_become_the_acceptors_that_python_makes_of_them(cost):
         assert made == compact(expected)
         num_made += 1
     assert num_made > 60
+
+
+@costs
+def test_merged_acceptors_are_those_of_python(cost):
+    """Groups of several sizes in one call, each merged to the bytes that the Python modules give."""
+    num_made = 0
+    for seed in range(15):
+        draw = random.Random(seed)
+        groups = [
+            [supervision_fst(draw, draw.randrange(1, 5), cost) for _ in range(size)]
+            for size in (1, 2, 7, 20)
+        ]
+        files = [compact(fst) for group in groups for fst in group]
+        numbers = [(i, len(group)) for group in groups for i in range(len(group))]
+        jobs = [Job(len(b"".join(files[:n])), i, size=s) for n, (i, s) in enumerate(numbers)]
+        made = supervisor().make(JobKind.MERGED, b"".join(files), jobs)
+        assert [m for m, (i, size) in zip(made, numbers, strict=True) if i + 1 < size] == [
+            None
+        ] * 26
+        merged = [m for m, (i, size) in zip(made, numbers, strict=True) if i + 1 == size]
+        for group, result in zip(groups, merged, strict=True):
+            fst = breadth_first_sorted(remove_epsilons(concatenate(group, last_first=False)))
+            assert result is None or result == compact(fst)
+            num_made += result is not None
+    assert num_made > 20
+
+
+def test_a_group_with_an_acceptor_that_the_library_leaves_is_left_and_the_next_one_made():
+    fst = supervision_fst(random.Random(1), 4, COSTS["no costs"])
+    infinite = replace(fst, weights=np.full_like(fst.weights, np.inf))
+    files = [compact(one) for one in (fst, infinite, fst, fst, fst, Fst.empty(), fst)]
+    groups = ((0, 3), (1, 3), (2, 3), (0, 1), (0, 3), (1, 3), (2, 3))
+    jobs = [Job(len(b"".join(files[:n])), i, size=s) for n, (i, s) in enumerate(groups)]
+    made = supervisor().make(JobKind.MERGED, b"".join(files), jobs)
+    assert made[:3] + made[4:] == [None] * 6
+    assert made[3] is not None
 
 
 def test_several_fsts_in_one_piece_of_data_are_found_where_they_begin():

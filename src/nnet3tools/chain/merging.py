@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
@@ -11,6 +12,7 @@ import numpy as np
 
 from nnet3tools.chain.example import EncodedChainExample, NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS, supervision_weight
+from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
@@ -43,23 +45,48 @@ def merge_chain_examples(
     """
     stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
     inputs = merge_runs(merged_by_layout(examples, attrgetter("inputs")), stride, compress_features)
-    return NnetChainExample(inputs, merge_outputs(list(_outputs(examples)), merge_supervisions))
+    merged = _natively_merged(examples)
+    outputs = list(_outputs(examples, merged is None))
+    merge = functools.partial(merge_supervisions, merged=merged)
+    return NnetChainExample(inputs, merge_outputs(outputs, merge))
+
+
+def _natively_merged(examples: Sequence[NnetChainExample | EncodedChainExample]) -> Fst | None:
+    """The merged acceptor of encoded examples, made by the C library; None if it cannot make it."""
+    acceptors = [
+        example.hole(ACCEPTOR)
+        for example in examples
+        if isinstance(example, EncodedRecord) and not example.layout.values["is_e2e"]
+    ]
+    if len(acceptors) < len(examples) or len(acceptors) < 2 or (native := _native()) is None:
+        return None
+    places = itertools.accumulate(map(len, acceptors[:-1]), initial=0)
+    jobs = [Job(at, number, size=len(acceptors)) for number, at in enumerate(places)]
+    *_, merged = native.make(JobKind.MERGED, b"".join(acceptors), jobs)
+    return None if merged is None else acceptors_of_bytes([(merged, 0)])[0]
+
+
+_native = functools.cache(functools.partial(native_supervisor, None))
 
 
 def _outputs(
-    examples: Sequence[NnetChainExample | EncodedChainExample],
+    examples: Sequence[NnetChainExample | EncodedChainExample], with_fsts: bool
 ) -> Iterator[list[NnetChainSupervision]]:
-    """The outputs of each example, decoded: the list of their NnetChainSupervisions."""
+    """The outputs of each example, decoded; without `with_fsts`, with empty acceptors."""
     for is_encoded, run in itertools.groupby(examples, lambda e: isinstance(e, EncodedRecord)):
         if is_encoded:
-            yield from ([output] for output in _decoded_outputs(list(run)))  # type: ignore[arg-type]
+            yield from ([output] for output in _decoded_outputs(list(run), with_fsts))  # type: ignore[arg-type]
         else:
             yield from (example.outputs for example in run)  # type: ignore[union-attr]
 
 
-def _decoded_outputs(examples: Sequence[EncodedChainExample]) -> list[NnetChainSupervision]:
+def _decoded_outputs(
+    examples: Sequence[EncodedChainExample], with_fsts: bool
+) -> list[NnetChainSupervision]:
     """The decoded output of each encoded example; all acceptors are decoded together."""
-    fsts = acceptors_of_bytes([(e.data, e.holes[ACCEPTOR][0]) for e in examples])
+    fsts = [_EMPTY] * len(examples)
+    if with_fsts:
+        fsts = acceptors_of_bytes([(e.data, e.holes[ACCEPTOR][0]) for e in examples])
     found = []
     for example, fst in zip(examples, fsts, strict=True):
         (like,) = example.prototype().outputs
@@ -110,12 +137,13 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
     return replace(parts[0], indexes=indexes, supervision=supervision, deriv_weights=weights)
 
 
-def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
+def merge_supervisions(parts: Sequence[Supervision], merged: Fst | None = None) -> Supervision:
     """One supervision with the sequences of all parts, in order.
 
     DataError unless `frames_per_sequence` and `label_dim` are equal, and all parts are end-to-end
     or none is. Parts that are not end-to-end must also have equal `weight`, no `alignment_pdfs`,
-    and a path through each `fst`; else DataError.
+    and a path through each `fst`; else DataError. `merged`, if given, is the acceptor of the result
+    and takes the place of the parts' acceptors.
     """
     if len(parts) == 1:
         return parts[0]
@@ -133,11 +161,13 @@ def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
         return replace(first, num_sequences=num_sequences, e2e_fsts=fsts, alignment_pdfs=None)
     if any(part.alignment_pdfs is not None for part in parts):
         raise DataError("merging supervisions with alignments: only end-to-end ones may have them")
-    # The states are sorted below; here any numbering is right, and an ascending one is fastest.
-    merged = remove_epsilons(concatenate([part.fst for part in parts], last_first=False))
+    if merged is None:
+        # The states are sorted below; here any numbering is right, and an ascending one is fastest.
+        joined = remove_epsilons(concatenate([part.fst for part in parts], last_first=False))
+        merged = breadth_first_sorted(joined)
     if not merged.num_states:
         raise DataError("merging supervisions whose FSTs accept nothing")
-    return replace(first, num_sequences=num_sequences, fst=breadth_first_sorted(merged))
+    return replace(first, num_sequences=num_sequences, fst=merged)
 
 
 def check_same(what: str, first: float, other: float) -> None:

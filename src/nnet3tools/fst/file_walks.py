@@ -6,8 +6,6 @@ import math
 import struct
 import sys
 from array import array
-from operator import le
-from typing import Any
 
 from nnet3tools.fst.file_numbers import (
     HEADER,
@@ -93,34 +91,30 @@ def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
     properties, num_states, num_arcs = _walk_header(walk, _ACCEPTOR)
     if properties & ~TRINARY != _EXPANDED or not all_settled(properties):
         raise OtherFormError
-    ends = _array(walk, "I", num_states + 1)
-    if ends[0] or not all(map(le, ends, ends[1:])):
+    ends = array("I", _piece(walk, num_states + 1)).tolist()
+    if ends[0] or ends != sorted(ends):
         raise OtherFormError
     num_final = 0
     if ends[-1]:
-        begin = walk.at
-        ints = _array(walk, "i", 3 * ends[-1])
-        walk.at = begin
-        weights = _array(walk, "f", 3 * ends[-1])[1::3]
+        piece = _piece(walk, 3 * ends[-1])
+        ints, weights = array("i", piece), array("f", piece)[1::3]
         num_final = _check_acceptor(ints[::3], weights, ints[2::3], ends, label_dim)
     if num_arcs != ends[-1] - num_final:
         raise OtherFormError
 
 
-def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
-    """Move `walk` past `count` 4-byte numbers of the array type `kind`, and return the numbers."""
-    end = walk.at + 4 * count
-    walk.need(4 * count)
-    values = array(kind, bytes(walk.data[walk.at : end]))
-    walk.at = end
-    return values
+def _piece(walk: ByteWalk, count: int) -> bytes:
+    """Move `walk` past `count` 4-byte numbers and return their bytes."""
+    begin = walk.at
+    walk.skip(4 * count)
+    return bytes(walk.data[begin : walk.at])
 
 
 def _check_acceptor(
     labels: array[int],
     weights: array[float],
     targets: array[int],
-    ends: array[int],
+    ends: list[int],
     label_dim: int,
 ) -> int:
     """Check the elements of a compact acceptor; returns the number of final weights.

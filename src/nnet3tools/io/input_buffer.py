@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 17
+_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 20
 """The bytes of the first read, and of later ones if a stream is read on and on."""
 _BIG_PIECE = 1 << 24
 _LARGEST_TAKEN = 1 << 26

@@ -76,11 +76,13 @@ static float float_at(const uint8_t *data) { float value; memcpy(&value, data, 4
 
 enum { COMPACT_NAMES = 4 + 4 + 16 + 4 + 8, VECTOR_NAMES = 4 + 4 + 6 + 4 + 8 };
 
+static int64_t start_of_compact(const uint8_t *data) { return long_at(data + COMPACT_NAMES + 16); }
+
 /* A compact_acceptor. Arcs of infinite weight are left to Python. */
 static int read_compact(fst *f, const uint8_t *data) {
+  if (!begin_fst(f, start_of_compact(data))) return NO;
   data += COMPACT_NAMES + 16;
   int64_t states = long_at(data + 8);
-  if (!begin_fst(f, long_at(data))) return NO;
   const uint8_t *ends = data + 24, *elements = ends + 4 * (states + 1);
   for (int64_t s = 0; s < states; s++) {
     uint32_t at = (uint32_t)int_at(ends + 4 * s), end = (uint32_t)int_at(ends + 4 * (s + 1));

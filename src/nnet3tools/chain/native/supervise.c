@@ -6,14 +6,14 @@ typedef struct {
   int64_t size;                    /* frames of what it is cut from; of a graph, arcs of its best path at most */
 } job;
 
-enum { WHOLE, PIECES, END_TO_END, GRAPHS };
+enum { WHOLE, PIECES, END_TO_END, GRAPHS, MERGED };
 
 typedef struct {
   fst normalization; /* without states: none */
   int32_t *labels;   /* what a graph's labels become */
   int64_t num_labels;
   growing out, times, steps, queue;
-  int can_cut; /* whether `times` is of `whole` */
+  int can_cut; /* whether `times` is of `whole`; of a merged FST, whether `given` has all so far */
   fst whole, given, one, other;
   walks walks;
   epsilon_work epsilons;
@@ -90,6 +90,25 @@ static int breadth_first(supervisor *w, const fst *in, fst *out) {
     if (!end_state(out, finals_of(in)[s])) return NO;
   }
   return count == size;
+}
+
+/* Append an acceptor to `given`; epsilons lead from its final states to the start of `next`, if there is one. */
+static int append(supervisor *w, const uint8_t *data, const uint8_t *next) {
+  if (!read_compact(&w->whole, data) || w->whole.start < 0) return NO;
+  int64_t begin = num_states(&w->given), end = begin + num_states(&w->whole);
+  for (int64_t s = 0; s < num_states(&w->whole); s++) {
+    float final = finals_of(&w->whole)[s];
+    if (next && final != INFINITY) {
+      if (!add_arc(&w->given, EPSILON, EPSILON, final, end + start_of_compact(next))) return NO;
+      final = INFINITY;
+    }
+    for (int64_t a = first_of(&w->whole)[s]; a < first_of(&w->whole)[s + 1]; a++) {
+      const arc *old = arcs_of(&w->whole) + a;
+      if (!add_arc(&w->given, old->ilabel, old->ilabel, old->weight, begin + old->target)) return NO;
+    }
+    if (!end_state(&w->given, final)) return NO;
+  }
+  return YES;
 }
 
 static int made_small(supervisor *w, const fst *in, fst *out) {
@@ -169,6 +188,16 @@ static int make_end_to_end(supervisor *w, const job *j) {
   return normalize(w, YES) && write_result(w, &w->one);
 }
 
+/* The acceptor of a job and, after the last one of its group, that of the whole group, into `other`. */
+static int merge(supervisor *w, const uint8_t *data, const job *j) {
+  int is_last = j->first_frame + 1 == j->size;
+  const uint8_t *from = data + j->at, *next = is_last ? NULL : data + j[1].at;
+  if (!j->first_frame) w->can_cut = begin_fst(&w->given, start_of_compact(from));
+  w->can_cut = w->can_cut && append(w, from, next);
+  return is_last && w->can_cut && remove_epsilons(&w->epsilons, &w->given, &w->one) && num_states(&w->one) &&
+         breadth_first(w, &w->one, &w->other) && write_result(w, &w->other);
+}
+
 /* -- from outside */
 
 /* One that adds the weights of an acceptor, sorted by label, if that has states; graphs' labels become
@@ -209,6 +238,8 @@ void nn_supervise(supervisor *w, int kind, const uint8_t *data, int64_t begin, i
       /* Pieces of one FST follow one another. */
       if (!i || j->at != jobs[i - 1].at) w->can_cut = read_compact(&w->whole, from) && state_times(w, &w->whole, j->size);
       is_made = w->can_cut && make_piece(w, &w->whole, w->times.data, j);
+    } else if (kind == MERGED) {
+      is_made = merge(w, data, j);
     } else if (kind == GRAPHS) {
       is_made = read_vector(&w->given, from) && make_end_to_end(w, j);
     } else {

@@ -35,6 +35,7 @@ class JobKind(enum.IntEnum):
         PIECES      acceptor of a plain supervision, from which a range of frames is cut
         END_TO_END  acceptor of an end-to-end supervision, to which weights are added
         GRAPHS      training graph of transition ids, in OpenFst's vector format
+        MERGED      acceptor of a plain supervision, one of a group that is merged
 
     Weights are those of the normalization FST. FSTs of the other kinds are compact acceptors.
     """
@@ -43,13 +44,15 @@ class JobKind(enum.IntEnum):
     PIECES = 1
     END_TO_END = 2
     GRAPHS = 3
+    MERGED = 4
 
 
 class Job(NamedTuple):
     """What to make of the FST at position `at` of a byte string; the rest depends on JobKind.
 
     PIECES: `num_frames` frames from `first_frame` on of a supervision of `size` frames. GRAPHS: a
-    graph with a path of at most `size` arcs. Other kinds use only `at`.
+    graph with a path of at most `size` arcs. MERGED: FST number `first_frame` of a group of `size`
+    successive jobs, of which the last one makes the merged acceptor. Other kinds use only `at`.
     """
 
     at: int
