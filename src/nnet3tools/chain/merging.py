@@ -84,9 +84,8 @@ def _decoded_outputs(
     examples: Sequence[EncodedChainExample], with_fsts: bool
 ) -> list[NnetChainSupervision]:
     """The decoded output of each encoded example; all acceptors are decoded together."""
-    fsts = [_EMPTY] * len(examples)
-    if with_fsts:
-        fsts = acceptors_of_bytes([(e.data, e.holes[ACCEPTOR][0]) for e in examples])
+    places = [(e.data, e.holes[ACCEPTOR][0]) for e in examples]
+    fsts = acceptors_of_bytes(places) if with_fsts else [_EMPTY] * len(places)
     found = []
     for example, fst in zip(examples, fsts, strict=True):
         (like,) = example.prototype().outputs

@@ -123,9 +123,9 @@ class _Changer(Generic[E]):
         return self._changes.rename(selected, key, self._name)
 
 
-_FINISHED_TOGETHER = 512
+_FINISHED_TOGETHER = 2048
 """The largest number of examples that wait for `finish`."""
-_MOST_BYTES = 1 << 21
+_MOST_BYTES = 1 << 22
 
 
 class _TablesInTurn(Generic[E]):

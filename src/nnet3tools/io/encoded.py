@@ -140,8 +140,6 @@ class EncodedRecord(Generic[T]):
 
         The bytes between the ranges `holes` are copied from this record.
         """
-        if not self.holes:
-            return EncodedRecord(covered, layout)
         parts, holes, size = [covered], list[tuple[int, int]](), len(covered)
         at = len(self.covered)
         for (begin, end), value in zip(self.holes, values, strict=True):

@@ -4,6 +4,7 @@ The source row of each row of a changed example depends only on the example's la
 change. So each change is made once, to a dummy example whose features are its row numbers.
 """
 
+import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -228,7 +229,11 @@ class BatchedChanges(Generic[E]):
             io, rows = next(ios)
             is_scaled = not has_weight and io.name == "output" and (weights != 1.0).any()
             columns.append(_changed_matrices(matrices, rows, weights if is_scaled else None))
-        for example, covered in zip(given, new_layout.filled(columns), strict=True):
+        whole = new_layout.filled(columns)
+        if not layout.rest:
+            yield from map(EncodedRecord, whole, itertools.repeat(new_layout))
+            return
+        for example, covered in zip(given, whole, strict=True):
             holes = [example.hole(place) for place in range(len(example.holes))]
             yield example.changed(covered, new_layout, *holes)
 
