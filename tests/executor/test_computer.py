@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.executor.binding import Arena
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.io import log
@@ -240,6 +240,22 @@ def test_lossy_compression_where_asked_for(kind, value_range, step):
             work()
         got = program.segments[1].provides[p.node("input")]
         assert np.abs(got - expected).max() <= (0.51 * step if lossy else 0)
+
+
+def test_lack_of_memory_names_the_three_largest_matrices_largest_first(monkeypatch):
+    take = Arena.take
+
+    def take_little(arena, num_bytes):
+        if num_bytes > 1 << 20:
+            raise MemoryError
+        return take(arena, num_bytes)
+
+    p = Program(NNET)
+    for rows in (300_000, 100_000, 400_000, 200_000):
+        p.add(AcceptInput(p.matrix(f"m{rows}", rows, 4), p.node("input")))
+    monkeypatch.setattr(Arena, "take", take_little)
+    with pytest.raises(UserError, match=r"400000 x 4, 6\.1 MB.*300000 x 4, .*200000 x 4, 3\.1 MB"):
+        NnetComputer(ComputeOptions(), p.computation, NNET)
 
 
 def test_looped_program_carries_its_state():

@@ -12,6 +12,8 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.diagnostics import NnetComputeProb
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
+from nnet3tools.training.objective import Measured
+from nnet3tools.training.reporting import Sums
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.training_helpers import minibatch, network
 
@@ -317,3 +319,11 @@ def test_orthonormal_constraint_is_kept_up():
         trainer.train(minibatch(seed=i))
     matrix = nnet.component(0).linear_params
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(7), atol=0.2)
+
+
+def test_a_regularization_term_is_logged_beside_the_objective_and_their_sum():
+    sums = Sums()
+    sums.add(Measured("output", 4.0, -6.0))
+    assert sums.average() == "-1.5"
+    sums.add(Measured("output", 0.0, 0.0, -1.0))
+    assert sums.average() == "-1.5 + -0.25 = -1.75"
