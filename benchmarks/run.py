@@ -11,7 +11,7 @@ compared are user seconds on one thread, the least of the rounds; on two threads
 only an idle machine gives. Each BLAS takes the kernels that it finds best: OPENBLAS_CORETYPE of the
 environment is for reproducing numbers, and is not passed on. A table goes to standard output,
 and everything to benchmarks/results/DATE-TIME.json, which history.py draws. Data is made in a
-temporary folder, or found and kept in --dir. Run `python -m compileall -q src` first.
+temporary folder, or found and kept in --dir. Both checkouts' Python files are compiled first.
 """
 
 from __future__ import annotations
@@ -172,7 +172,6 @@ def _checkout(before: str, folder: Path) -> Path:
     ):
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
             raise SystemExit(f"--before={before}: neither a folder nor a commit")
-    subprocess.run([sys.executable, "-m", "compileall", "-q", str(clone / "src")], check=True)
     return clone
 
 
@@ -200,6 +199,9 @@ def main() -> None:
         folder = (options.dir or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         before = _checkout(options.before, Path(temporary)) if options.before else None
+        for checkout in (ROOT, before or ROOT):
+            compiling = [sys.executable, "-m", "compileall", "-q", str(checkout / "src")]
+            subprocess.run(compiling, check=True)
         setting = Setting(folder, options.kaldi, options.torch, options.rounds, before)
         about = machine() | {
             "commit": _commit(),
