@@ -80,7 +80,7 @@ def operator_of_formulas(
         def bind(*args: P.args, **kwargs: P.kwargs) -> Callable[[], Any]:
             return in_turn(call.bind() for call in calls(*args, **kwargs))
 
-        made = operator(writes, types)(cast(Callable[P, None], calls))
+        made = operator(writes, types)(cast("Callable[P, None]", calls))
         made.bind_formulas, made.compiled_when_live = bind, compiled_when_live
         return made
 
@@ -94,7 +94,7 @@ def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> 
     """
     values = (*operands, *options.values())
     if operator.takes_numbers or not any(is_number(v) for v in values):
-        return cast(Callable[[], Any], operator.bind(*operands, **options))
+        return cast("Callable[[], Any]", operator.bind(*operands, **options))
 
     def call_with_numbers() -> object:
         named = {name: _present_value(v) for name, v in options.items()}

@@ -88,7 +88,7 @@ class Element(Formula):
                 text = self.assignments.text()
                 raise ProgramError(f"element({text}) takes {needed} operands, not {len(operands)}")
             found = self._binder(operands[0], self.assignments)
-        return cast(Callable[[], None], found(*operands))
+        return cast("Callable[[], None]", found(*operands))
 
     def __call__(self, *operands: Any) -> None:
         recording.dispatch(self, operands, {})

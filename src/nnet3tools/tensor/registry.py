@@ -118,7 +118,7 @@ class Operator(Generic[P, R]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
         """A callable that runs the operator; keeps arrays by reference, numbers by value."""
-        return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
+        return cast("Callable[[], R]", self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
         """The function that, given operands, returns a callable that runs the operator on them.

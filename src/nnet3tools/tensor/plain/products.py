@@ -64,8 +64,8 @@ def bind_prod(
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left, right = (x.swapaxes(-1, -2) if flip else x for x, flip in ((a, trans_a), (b, trans_b)))
     _check(out, left, right)
-    cuts = _cuts(out, left, right)
-    if len(cuts) == 2:
+    cuts = _cuts(out, left, right) if num_threads() > 1 else []
+    if len(cuts) <= 2:
         return _bind(out, a, b, trans_a, trans_b, alpha, beta)
     works = []
     for rows in map(slice, cuts, cuts[1:]):
