@@ -223,7 +223,7 @@ def test_only_programs_that_are_asked_for_are_read(cache, monkeypatch):
 
 def test_a_program_is_read_without_importing_all_components(cache, monkeypatch):
     """Importing them takes 0.3 s, more than compiling the program."""
-    monkeypatch.setattr(registry, "_load_all", lambda: pytest.fail("imports all components"))
+    monkeypatch.setattr(registry, "component_types", lambda: pytest.fail("imports all components"))
     monkeypatch.setattr(registry, "_precomputed", {})
     with pytest.raises(DataError, match="unknown type of precomputed indexes"):
         registry.read_precomputed_indexes(bytes_reader(b"<NoComponentPrecomputedIndexes> "))
