@@ -50,7 +50,7 @@ class SupervisionCompiler:
         return Supervision(1.0, 1, num_frames, label_dim, breadth_first_sorted(fst))
 
     def _in_time(self, graph: Fst, allowed_phones: list[set[int]]) -> Fst:
-        """The paths of `graph` with an arc per frame t, whose phone is in allowed_phones[t].
+        """The paths of `graph` with one arc for each frame t; its phone is in allowed_phones[t].
 
         States are pairs of a graph state and a frame, numbered in the order of their discovery.
         """

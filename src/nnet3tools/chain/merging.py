@@ -137,7 +137,7 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
 
 
 def merge_supervisions(parts: Sequence[Supervision], merged: Fst | None = None) -> Supervision:
-    """One supervision with the sequences of all parts, in order.
+    """Return one supervision that has the sequences of all `parts`, in their order.
 
     DataError unless `frames_per_sequence` and `label_dim` are equal, and all parts are end-to-end
     or none is. Parts that are not end-to-end must also have equal `weight`, no `alignment_pdfs`,

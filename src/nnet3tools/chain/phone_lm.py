@@ -203,7 +203,7 @@ class _Estimator:
                 self._enqueue(number, self._change_of_dropping(number))
 
     def _may_be_dropped(self, state: _State) -> bool:
-        """Whether a history is long enough, has counts, and no history that extends it has any."""
+        """Whether a history is long enough and has counts, and none with a phone added has any."""
         if len(state.history) < self._options.no_prune_ngram_order:
             return False
         if not state.total or state.total != state.total_with_longer:

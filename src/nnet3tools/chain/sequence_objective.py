@@ -77,9 +77,9 @@ class SequenceObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """For each output, an Evaluation that computes its objective (and -xent's) when run.
+        """Return an Evaluation for each output; its run computes the objective, and -xent's.
 
-        With `need_deriv` it also writes derivatives to the `input_buffer`s of `computer`.
+        With `need_deriv` the run also writes the derivatives into the input buffers of `computer`.
         """
         found = []
         for supervision in example.supervisions:

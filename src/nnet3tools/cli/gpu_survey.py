@@ -52,7 +52,7 @@ def _any_is_exclusive(runtime: Any, count: int) -> bool:
 def survey(runtime: Any, count: int) -> list[Gpu]:
     """The GPUs 0 to count - 1 of `cupy.cuda.runtime`, with their memory if a choice needs it.
 
-    There is no choice for one GPU or, as in Kaldi, in exclusive mode, where GPUs are tried.
+    With one GPU there is no choice, nor in exclusive mode, where GPUs are tried, as in Kaldi.
     """
     buses = [str(runtime.deviceGetPCIBusId(number)) for number in range(count)]
     choice = not _any_is_exclusive(runtime, count) and count > 1

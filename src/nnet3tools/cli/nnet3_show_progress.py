@@ -56,7 +56,7 @@ def main(options: Options, args: list[str]) -> None:
 def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
-    """Log the objective at points between `old` and `new`, and each component's share in it.
+    """Log the objective at points between models `old` and `new`, and each component's share.
 
     `device` is any array on the device that computes, or None for the host.
     """

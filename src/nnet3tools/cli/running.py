@@ -149,7 +149,7 @@ def _termination_raises() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def drop(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for exceptions ignored in destructors: a SystemExit is raised again after 1 ms."""
+        """Hook for exceptions ignored in destructors: it raises a SystemExit again, 1 ms later."""
         nonlocal dropped
         if not isinstance(unraisable.exc_value, SystemExit):
             sys.__unraisablehook__(unraisable)

@@ -181,7 +181,7 @@ class _Emitter:
         return spec is not None and spec.has_deriv
 
     def _precompute(self, number: int, info: StepInfo) -> None:
-        """Add step `number`'s precomputed indexes, if any, to the program; set info.precomputed."""
+        """Add precomputed indexes that step `number` has to the program; set info.precomputed."""
         component = info.facts.component
         if component is None or _facts_of(info).simple:
             return

@@ -58,7 +58,7 @@ class OnlineCmvnStream:
         return self._options.cmn_window
 
     def _next(self, features: Features) -> Features:
-        """The next frames of the stream, `features` (at most `cmn_window` frames), normalized."""
+        """Return `features`, the stream's next frames (at most `cmn_window`), normalized."""
         if self._count + len(features) > len(self._sums):
             kept = self._sums[self._count - self._window - 1 : self._count].copy()
             self._sums[: len(kept)], self._count = kept, len(kept)

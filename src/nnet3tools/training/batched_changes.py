@@ -164,7 +164,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """`pending` plus `change` (key `what`); the changed example if it cannot stay encoded."""
+        """Return `pending` with `change` (key `what`) added, or a decoded, changed example."""
         place = pending.row_map, what
         if place not in self._row_maps:
             dummy = change(pending.row_map.dummy)

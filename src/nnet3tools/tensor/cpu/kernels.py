@@ -144,7 +144,7 @@ class Job:
     """A compiled kernel with its arguments: array addresses, floats, and integers (sizes, strides).
 
     `steps` is the size of the outermost loop, `work` the approximate number of elements; 0 if steps
-    may write to the same memory, so that two threads must not divide them.
+    may write to the same memory, so that threads must not divide them.
     """
 
     __slots__ = ("alive", "formula", "kernel", "steps", "words", "work")

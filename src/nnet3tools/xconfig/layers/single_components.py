@@ -194,7 +194,7 @@ class SpecAugment(Layer):
             self.require(self[key] < 1, f"option '{key}': expected less than 1, found {self[key]}")
 
     def write(self, out: ConfigLines) -> str:
-        """Add lines for the masks of frequencies, then of times; return the last node's name."""
+        """Add lines that mask frequencies and then times; return the last node's name."""
         dim = self.input.dim
         node = out.step(
             ".freq-mask",
