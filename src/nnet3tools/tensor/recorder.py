@@ -162,8 +162,12 @@ class Recorder:
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Run and record an operator call; returns its result (if it is a number, a Number)."""
-        with recording.recorders(self, None):  # calls within the operator are part of it
+        state = recording.state
+        state.call_recorder = None  # calls within the operator are part of it
+        try:
             call = self._run(operator, operands, options)
+        finally:
+            state.call_recorder = self
         if self._flag is not None:
             call = replace(call, bound=self._flag.guard(call.bind()))
         self.calls.append(call)
@@ -179,21 +183,23 @@ class Recorder:
 
     def _run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Call:
         """Run an operator by a compiled kernel, or NumPy; return the Call that replays repeat."""
-        call, known_kernels = Call(operator.name, operands, options, operator), self._known_kernels
+        known_kernels, number = self._known_kernels, None
         if known_kernels is not None and operator.compiled_when_live:
             if operator.gives_number:
-                call = replace(call, result=Number(np.empty(1)))
+                number = Number(np.empty(1))
+            call = Call(operator.name, operands, options, operator, number)
             if known_kernels.run_call(call):
                 return call
         work = bind(operator, operands, options)
         result = work() if self._flag is None or self._flag.is_set else _not_computed(work)
+        bound = work if self._keeps_bound else None
         if isinstance(work, Measured):
-            return replace(call, result=result, bound=work)
+            return Call(operator.name, operands, options, operator, result, work)
         if isinstance(result, (float, Number)):
-            number = _stored(result, call.result)
-            work = partial(number.set_to_result, work)
-            call = call if number is call.result else replace(call, result=number)
-        return replace(call, bound=work) if self._keeps_bound else call
+            number = _stored(result, number)
+            if self._keeps_bound:
+                bound = partial(number.set_to_result, work)
+        return Call(operator.name, operands, options, operator, number, bound)
 
 
 def _not_computed(work: Any) -> Number | None:

@@ -46,16 +46,22 @@ def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Wor
 
 def jobs_of(call: Call) -> Sequence[Job] | None:
     """The jobs (compiled kernels with arguments) that make a call; None if NumPy has to make it."""
-    if call not in _jobs:
-        _jobs[call] = None if call.operator is None else _find_jobs(call)
-    return _jobs[call]
+    if call.operator is None:
+        return None
+    if (found := _jobs.get(call, _UNKNOWN)) is _UNKNOWN:
+        found = _find_jobs(call.operator, call.operands, call.options, call.result)
+        _jobs[call] = found
+    return found
 
 
+_UNKNOWN: Sequence[Job] = ()
 _jobs: WeakKeyDictionary[Call, Sequence[Job] | None] = WeakKeyDictionary()
 
 
-def _find_jobs(call: Call) -> Sequence[Job] | None:
-    operator, operands, options = call.operator, call.operands, call.options
+def _find_jobs(
+    operator: Any, operands: Sequence[Any], options: Mapping[str, Any], result: Any = None
+) -> Sequence[Job] | None:
+    """`jobs_of` a Call with these attributes."""
     if isinstance(operator, Element):
         return element_jobs(operator.assignments, operands)
     if isinstance(operator, Aggregate):
@@ -63,21 +69,21 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
         expr, reduce, axis = operator.expr, operator.reduce, operator.axis
         if axis is not None:
             return aggregate_jobs(expr, reduce, axis, operands[0], operands[1:], alpha, beta)
-        if call.result is None:
+        if result is None:
             return None
-        return number_jobs(expr, reduce, call.result.array, operands, alpha)
+        return number_jobs(expr, reduce, result.array, operands, alpha)
     maker = job_maker(operator)
     if maker is None and operator.bind_formulas is not None:
         jobs: list[Job] = []
         for part in operator.reference(*operands, **options):
-            if (more := _find_jobs(part)) is None:
+            if (more := _find_jobs(part.operator, part.operands, part.options)) is None:
                 return None
             jobs += more
         return jobs
     if operator.name == "dot":
-        if call.result is None or operands[0].ndim == 0:
+        if result is None or operands[0].ndim == 0:
             return None
-        return number_jobs(_PRODUCT, "sum", call.result.array, operands, 1.0)
+        return number_jobs(_PRODUCT, "sum", result.array, operands, 1.0)
     return None if maker is None else maker(*operands, **options)
 
 
@@ -154,14 +160,18 @@ class KnownKernels:
         """Call an operator by its compiled kernels if an earlier run asked for them; else False."""
         if operator.gives_number or not operator.compiled_when_live:
             return False
-        return self.run_call(Call(operator.name, operands, options, operator))
+        return self._run_jobs(_find_jobs(operator, operands, options))
 
     def run_call(self, call: Call) -> bool:
         """If earlier runs asked for all kernels of a call, do it by them; return whether so."""
-        if (jobs := jobs_of(call)) is None:
+        return self._run_jobs(jobs_of(call))
+
+    def _run_jobs(self, jobs: Sequence[Job] | None) -> bool:
+        if jobs is None:
             return False
-        if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
-            return False
+        for job in jobs:
+            if job.kernel.name not in self._addresses and not self._make(jobs):
+                return False
         bound_jobs(jobs, self._addresses)()
         return True
 

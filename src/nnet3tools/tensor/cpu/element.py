@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.addresses import overlap
+from nnet3tools.tensor.addresses import address, overlap
 from nnet3tools.tensor.cpu.kernels import Formula, Job, Kernel
 from nnet3tools.tensor.emit.c import C, element_kernel
 from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
@@ -43,15 +43,24 @@ class Plan:
         self, kernel: str, walk: Walk, first: Sequence[int], strides: Sequence[Sequence[int]],
         steps: int, work: int,
     ) -> None:  # fmt: skip
-        self._kernel, self._walk, self._strides = Kernel.of_body(kernel), walk, strides
-        self._first, self._steps, self._work = first, steps, work
+        self._kernel, self._steps, self._work = Kernel.of_body(kernel), steps, work
+        slots = [[i] for i in range(len(walk.types))]
+        words = [*first, *walk.arguments(slots, strides)]
+        self._words = np.array([0 if isinstance(w, list) else w for w in words], np.int64)
+        self._slots = [(k, w[0]) for k, w in enumerate(words) if isinstance(w, list)]
 
     def job(self, operands: Sequence[Any]) -> Job:
         """The job of this kernel for operands with the shapes, strides and types of the plan."""
-        values = [o.array if is_number(o) else o for o in operands]
-        given = self._walk.arguments(values, self._strides)
-        arguments = [*self._first, *[float(a) if isinstance(a, np.floating) else a for a in given]]
-        return Job(self._kernel, arguments, self._steps, self._work)
+        words = self._words.copy()
+        for k, i in self._slots:
+            operand = operands[i]
+            if operand.__class__ is np.ndarray:
+                words[k] = address(operand)
+            elif isinstance(operand, (float, np.floating)):
+                words.view(np.float64)[k] = operand
+            else:
+                words[k] = address(operand.array) if is_number(operand) else operand
+        return Job(self._kernel, words, [*operands], self._steps, self._work)
 
 
 _plans: dict[tuple[Any, ...], Plan | bool] = {}
@@ -63,11 +72,16 @@ def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | boo
     return remembered(_plans, key, make, _MAX_PLANS)
 
 
-def layout(operand: Any) -> Any:
-    """A hashable key for a kernel operand: all its properties except addresses and float values."""
-    if isinstance(operand, np.ndarray):
-        return operand.dtype, operand.shape, operand.strides
-    return operand if isinstance(operand, (int, np.integer, np.bool_)) else type(operand)
+def layouts(operands: Sequence[Any]) -> list[Any]:
+    """Hashable keys for a kernel's operands: their properties except addresses and float values."""
+    return [
+        (o.dtype, o.shape, o.strides)
+        if o.__class__ is np.ndarray
+        else o
+        if isinstance(o, (int, np.integer, np.bool_))
+        else o.__class__
+        for o in operands
+    ]
 
 
 def can_walk(operands: Sequence[Any]) -> bool:
@@ -84,14 +98,15 @@ def can_walk(operands: Sequence[Any]) -> bool:
 
 def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job] | None:
     """Jobs (kernels with arguments) that compute the assignments; None if NumPy has to do it."""
-    key = assignments, *map(layout, operands)
+    key = assignments, *layouts(operands)
     plan = plan_of(key, lambda: _plan(assignments, operands))
     if not isinstance(plan, Plan):
         return [] if plan else None
-    arrays = [o for o in operands if isinstance(o, np.ndarray)]
-    targets = [operands[n - 1] for n in assignments.targets]
-    if any(a is not t and overlap(t, a) == "partial" for t in targets for a in arrays):
-        return None
+    for n in assignments.targets:
+        target = operands[n - 1]
+        for o in operands:
+            if o is not target and o.__class__ is np.ndarray and overlap(target, o) == "partial":
+                return None
     job = plan.job(operands)
     if not assignments.reduces_rows and not assignments.reduces_columns:
         job.formula = Formula(assignments, tuple(operands))

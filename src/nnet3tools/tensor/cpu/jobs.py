@@ -77,9 +77,8 @@ def bound_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     """A callable that runs jobs in order; `addresses` has compiled functions by kernel name."""
     if not jobs:
         return in_turn(())
-    table = np.empty((len(jobs), 4), np.int64)
-    for row, job in zip(table, jobs, strict=True):
-        row[:] = addresses[job.kernel.name], address(job.words), job.steps, job.work
+    rows = [(addresses[j.kernel.name], address(j.words), j.steps, j.work) for j in jobs]
+    table = np.array(rows, np.int64)
     runner, place, alive = library.runner, address(table), (table, tuple(jobs))
     assert runner is not None
 

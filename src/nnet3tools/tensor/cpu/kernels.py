@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Kernel:
     text: str
 
     @classmethod
+    @functools.lru_cache(maxsize=4096)
     def of_body(cls, body: str) -> Kernel:
         """The kernel with the C text `body` in its braces; its name is a digest of the body."""
         name = "k_" + hashlib.sha256(body.encode()).hexdigest()[:24]
@@ -52,13 +53,18 @@ class FileKernel(Kernel):
         if arguments.keys() != self.fields.keys():
             wrong = sorted(arguments.keys() ^ self.fields.keys())
             raise ProgramError(f"kernel {self.name}: missing or unknown arguments {wrong}")
-        values = (arguments[name] for name in self.fields)
-        return Job(
-            self,
-            [float(value) if kind == "f64" else 0 if value is None else value
-             for kind, value in zip(self.fields.values(), values, strict=True)],
-            steps, work,
-        )  # fmt: skip
+        words = np.zeros(max(1, len(arguments)), np.int64)
+        alive = []
+        for i, (name, kind) in enumerate(self.fields.items()):
+            value = arguments[name]
+            if value.__class__ is np.ndarray:
+                alive.append(value)
+                words[i] = address(value)
+            elif kind == "f64":
+                words.view(np.float64)[i] = value
+            elif value is not None:
+                words[i] = value
+        return Job(self, words, alive, steps, work)
 
 
 _STRUCT = re.compile(r"typedef struct \{(.*?)\} (?:TYPED\()?(\w+)", re.S)
@@ -132,8 +138,7 @@ def job_maker(operator: Operator) -> JobMaker | None:
     return _job_makers.get(operator.name)
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """The assignments that a job computes, and the operands that they read and write."""
 
     assignments: Assignments
@@ -149,16 +154,11 @@ class Job:
 
     __slots__ = ("alive", "formula", "kernel", "steps", "words", "work")
 
-    def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
-        """Store the arguments as 8-byte words; `steps` and `work` as attributes (see the class)."""
-        self.kernel, self.steps, self.work = kernel, steps, work
+    def __init__(
+        self, kernel: Kernel, words: np.ndarray, alive: list[Any], steps: int, work: int
+    ) -> None:
+        """`words` are the 8-byte arguments of `kernel`, `alive` what they are addresses of."""
+        self.kernel, self.words, self.alive = kernel, words, alive
+        self.steps, self.work = steps, work
         self.formula: Formula | None = None
         """The elementwise formula that the job computes; None if it does anything else."""
-        self.words = np.empty(max(1, len(arguments)), np.int64)
-        floats = self.words.view(np.float64)
-        self.alive = [a for a in arguments if isinstance(a, np.ndarray)]
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, float):
-                floats[i] = argument
-            else:
-                self.words[i] = address(argument) if isinstance(argument, np.ndarray) else argument

@@ -23,6 +23,8 @@ class Access(enum.Enum):
     NUMBER = "a plain number, whose value is an argument"
     NUMBER_IN_MEMORY = "a plain number, whose address is an argument"
 
+    __hash__ = object.__hash__  # that of Enum is Python code
+
 
 _NUMBERS = (Access.NUMBER, Access.NUMBER_IN_MEMORY)
 
