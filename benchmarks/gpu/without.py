@@ -40,6 +40,9 @@ SWITCHES: dict[str, list[tuple[Any, str, Any]]] = {
     "loads by fours in sums": [(aggregate, "_LONG", 1 << 62)],
     "square norms that load once": [(products, "overlap", lambda *_: "")],
     "more blocks for sums of columns": [(launches, "_SLICES", 0)],
+    "cuBLAS (in its place cublasLt)": [
+        (os, "environ", os.environ | {"NNET3TOOLS_GPU_PRODUCTS": "cublaslt"}),
+    ],
 }  # fmt: skip
 """What is switched off -> the attributes, each as (object, name, value), that switch it off."""
 

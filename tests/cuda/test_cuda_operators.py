@@ -101,8 +101,14 @@ def test_the_table_has_no_gaps(device):
             assert operator._find("cupy", element_type)  # UnsupportedOperator if there is none
 
 
+@pytest.fixture(params=["cublas", "cublaslt"])
+def by_each_library(request, monkeypatch):
+    """cuBLAS and cublasLt do the products of a test in turn."""
+    monkeypatch.setenv("NNET3TOOLS_GPU_PRODUCTS", request.param)
+
+
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(itertools.product([False, True], repeat=2)))
-def test_products(device, trans_a, trans_b):
+def test_products(device, by_each_library, trans_a, trans_b):
     for n, k, d in ((5, 4, 3), (1, 4, 3), (5, 1, 1), (1, 1, 1), (0, 3, 2), (4, 0, 3)):
         a, b = normal(*((k, n) if trans_a else (n, k))), normal(*((d, k) if trans_b else (k, d)))
         out = normal(n, d)
@@ -113,7 +119,7 @@ def test_products(device, trans_a, trans_b):
             )  # fmt: skip
 
 
-def test_products_of_stacks_and_outer_products(where):
+def test_products_of_stacks_and_outer_products(where, by_each_library):
     a, b = normal(6, 5, 4), normal(6, 3, 4, seed=1)
     check(tensor.prod, [normal(6, 5, 3)], a, b, trans_b=True, alpha=2.0, beta=0.5)
     check(tensor.prod, [normal(6, 5, 3)], a, b[:1], trans_b=True)

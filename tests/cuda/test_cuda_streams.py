@@ -444,21 +444,6 @@ def test_waiting_for_a_gpu_waits_if_cublas_lacks_memory(machines):
     assert not_usable(caught.value).in_use
 
 
-def test_a_product_that_fails_leaves_cublas_to_factors_on_the_host(machines):
-    device = machines()
-    x, y = (to_device(np.ones((2, 2), np.float32)) for _ in range(2))
-    library = device._device._cublas._library
-    alpha = to_device(np.ones(1, np.float32))
-    product = device.gemm(
-        np.dtype(np.float32), 2, 2, 2, 1, x.data.ptr, 2, False, 0, x.data.ptr, 2, False, 0,
-        y.data.ptr, 2, 0, alpha, 0.0,
-    )  # fmt: skip
-    library.status = 14
-    with pytest.raises(ProgramError, match="status 14"):
-        product()
-    assert not library._factors_on_device
-
-
 def test_a_product_on_the_side_stream_is_refused(machines):
     machines()
     x, y = (to_device(np.ones((2, 2), np.float32)) for _ in range(2))

@@ -5,10 +5,12 @@ are given to the handle's stream, whatever stream is current.
 """
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from support.model_cublas_lt import ModelCublasLt
 from support.model_memory import is_memory
 from support.model_streams import Launch, get_machine
 
@@ -18,12 +20,11 @@ _COMPUTE = {68: 0, 74: 0, 75: 0, 77: 0, 70: 1}
 _HALF = (74,)
 
 
-class ModelCublas:
+class ModelCublas(ModelCublasLt):
     """The library; one handle."""
 
     def __init__(self) -> None:
-        self.status = 0
-        """What products return; those that fail do nothing."""
+        super().__init__()
         self._stream: Any = None
         self._factors_on_device = False
         self._workspace = 0
@@ -47,7 +48,7 @@ class ModelCublas:
         return 0
 
     def cublasSetPointerMode_v2(self, handle: Any, mode: int) -> int:
-        self._factors_on_device = bool(mode)
+        self._factors_on_device = bool(mode.value)
         return 0
 
     def cublasGemmEx(
@@ -70,22 +71,39 @@ class ModelCublas:
     ) -> int:  # fmt: skip
         if self.status:
             return self.status
+        kind, *others = (x.value for x in (a_type, b_type, c_type))
+        assert others == [kind, kind]
+        rows, cols, inner, x, y = (v.value for v in (m, n, k, trans_a, trans_b))
+        matrices = [
+            (a, *((inner, rows) if x else (rows, inner)), x, lda.value, stride_a.value),
+            (b, *((cols, inner) if y else (inner, cols)), y, ldb.value, stride_b.value),
+            (c, rows, cols, 0, ldc.value, stride_c.value),
+        ]
+        return self.multiply(
+            ctypes.c_void_p(self._stream.ptr), ctypes.c_void_p(self._workspace), compute.value,
+            kind, batch.value, matrices, alpha, beta, self._factors_on_device,
+        )  # fmt: skip
+
+    def multiply(
+        self, stream: Any, workspace: Any, compute: int, kind: int, count: int,
+        matrices: Sequence[Any], alpha: Any, beta: Any, on_device: bool,
+    ) -> int:  # fmt: skip
+        """A product of matrices (address, rows, cols, transposed, pitch, step): A, B and C."""
         machine = get_machine()
-        assert self._workspace, "cuBLAS's own workspace does not go with captures"
-        kinds = {a_type.value, b_type.value, c_type.value, _COMPUTE[compute.value]}
-        assert len(kinds) == 1
-        dtype = _TYPES[kinds.pop()]
-        rows, cols, inner, count = m.value, n.value, k.value, batch.value
-        pitches = lda.value, ldb.value, ldc.value
+        assert workspace.value, "cuBLAS's own workspace does not go with captures"
+        queue = next(s for s in machine.streams if s.ptr == stream.value)
+        assert self._users.setdefault(workspace.value, queue) is queue
+        assert kind == _COMPUTE[compute]
+        dtype = _TYPES[kind]
+        (_, rows, cols, *_), pitches = matrices[2], [x[4] for x in matrices]
+        inner = matrices[0][1 if matrices[0][3] else 2]
         launch = Launch("gemm", args=(dtype, rows, cols, inner, count, *pitches))
         if not machine.runs:
-            self._stream.do(launch, lambda: None)
+            queue.do(launch, lambda: None)
             return 0
-        x = _matrix(a, rows, inner, trans_a.value, lda.value, stride_a.value, count, dtype)
-        y = _matrix(b, inner, cols, trans_b.value, ldb.value, stride_b.value, count, dtype)
-        out = _matrix(c, rows, cols, 0, ldc.value, stride_c.value, count, dtype)
-        factors = [self._factor(f, dtype) for f in (alpha, beta)]
-        half = compute.value in _HALF
+        x, y, out = (_matrix(*given, count, dtype) for given in matrices)
+        factors = [self._factor(f, dtype, on_device) for f in (alpha, beta)]
+        half = compute in _HALF
 
         def work() -> None:
             one, other = (f() for f in factors)
@@ -94,13 +112,13 @@ class ModelCublas:
                 value = one * (left @ right)
                 out[...] = value if other == 0 else value + other * out
 
-        self._stream.do(launch, work)
+        queue.do(launch, work)
         return 0
 
-    def _factor(self, given: Any, dtype: np.dtype) -> Any:
+    def _factor(self, given: Any, dtype: np.dtype, on_device: bool) -> Any:
         """A function that gives it when the product runs."""
         kind = ctypes.c_float if dtype == np.float32 else ctypes.c_double
-        if not self._factors_on_device:
+        if not on_device:
             assert isinstance(given._obj, kind)
             value = dtype.type(given._obj.value)
             return lambda: value
@@ -109,10 +127,9 @@ class ModelCublas:
 
 
 def _matrix(
-    at: Any, rows: int, cols: int, transposed: int, pitch: int, step: int, count: int, dtype: Any
+    at: Any, tall: int, wide: int, transposed: int, pitch: int, step: int, count: int, dtype: Any
 ) -> np.ndarray:
-    """count x rows x cols of a column-major matrix (of its transpose, if stored so)."""
-    tall, wide = (cols, rows) if transposed else (rows, cols)
+    """count x tall x wide of a column-major matrix, or its transpose."""
     assert pitch >= max(tall, 1), "cuBLAS: a leading dimension is too small"
     size = (count - 1) * step + (wide - 1) * pitch + tall
     item = dtype.itemsize

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.element import fits_vector, signature, with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, arguments, zero_tickets
@@ -159,13 +160,7 @@ class AggregateKernel:
             return lambda: number() * alpha
         reduced = get_device().empty(out.shape, out.dtype)
         reduce = self(reduced, ins, 1.0, 0.0)
-        add = _add_scaled.bind(out, reduced, alpha, float(beta))
-
-        def run() -> None:
-            reduce()
-            add()
-
-        return run
+        return in_turn([reduce, _add_scaled.bind(out, reduced, alpha, float(beta))])
 
     def _into(
         self, out: Any, ins: Sequence[Any], full: tuple[int, ...], axes: list[int],

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnet3tools.errors import OptionError, ProgramError
 from nnet3tools.tensor.basics import are_precise
+from nnet3tools.tensor.cuda.cublas_lt import CublasLt, Operand, Rule, selected_rule
 from nnet3tools.tensor.cuda.device import Array, Gemm
 
 _WORKSPACE_BYTES = 32 << 20
@@ -70,6 +71,7 @@ class Cublas:
         self._handle = ctypes.c_void_p()
         status = self._library.cublasCreate_v2(ctypes.byref(self._handle))
         self._check(_ALLOC_FAILED if status == _NOT_INITIALIZED else status)
+        self._lt = CublasLt(self._library, self._handle, self._check)
         self._workspaces: dict[int, Array] = {}
         self.use(stream)
 
@@ -81,14 +83,12 @@ class Cublas:
         """
         if stream not in self._workspaces:
             self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
-        library, workspace = self._library, self._workspaces[stream]
-        self._check(library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
+        pointer, library = ctypes.c_void_p, self._library
+        workspace = pointer(self._workspaces[stream].data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
+        self._lt.place = *workspace, pointer(stream)
+        self._check(library.cublasSetStream_v2(self._handle, pointer(stream)))
         # a new stream brings cuBLAS's own workspace back
-        self._check(
-            library.cublasSetWorkspace_v2(
-                self._handle, ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
-            )
-        )
+        self._check(library.cublasSetWorkspace_v2(self._handle, *workspace))
 
     @staticmethod
     def _check(status: int) -> None:
@@ -101,46 +101,46 @@ class Cublas:
         self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
         a: int, lda: int, trans_a: bool, stride_a: int,
         b: int, ldb: int, trans_b: bool, stride_b: int,
-        c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
+        c: int, ldc: int, stride_c: int, alpha: Any, beta: float, rule: Rule | None = None,
     ) -> Gemm:  # fmt: skip
         """A callable that computes C = alpha op(A) op(B) + beta C for a batch of matrices.
 
         op(A) is rows x inner, op(B) inner x cols, row-major. a, b, c are addresses; lda,
         ldb, ldc row strides, stride_* the distances of matrices, in elements. cuBLAS
-        computes the column-major product C' = op(B)' op(A)'.
+        computes the column-major product C' = op(B)' op(A)'. `rule` chooses one of cublasLt's
+        algorithms; None: as `selected_rule` says.
         """
         on_device = not isinstance(alpha, float)
         factors = self._factors(dtype, alpha, beta)
-        kind, integer, pointer = _CUDA_R[dtype.name], ctypes.c_int, ctypes.c_void_p
-        long = ctypes.c_longlong
+        kind, compute = _CUDA_R[dtype.name], _compute_type(dtype)
+        if rule := rule or selected_rule():
+            operands = (
+                Operand(b, *((inner, cols) if trans_b else (cols, inner)), trans_b, ldb, stride_b),
+                Operand(a, *((rows, inner) if trans_a else (inner, rows)), trans_a, lda, stride_a),
+                Operand(c, cols, rows, False, ldc, stride_c),
+            )
+            if done := self._lt.bind(rule, kind, compute, batch, operands, factors, on_device):
+                return done
+        integer, pointer, long = ctypes.c_int, ctypes.c_void_p, ctypes.c_longlong
         args: tuple[Any, ...] = (
             self._handle, integer(int(trans_b)), integer(int(trans_a)),
             integer(cols), integer(rows), integer(inner),
             factors[0], pointer(b), integer(kind), integer(ldb), long(stride_b),
             pointer(a), integer(kind), integer(lda), long(stride_a),
             factors[1], pointer(c), integer(kind), integer(ldc), long(stride_c),
-            integer(batch),
-            integer(_compute_type(dtype)),
-            integer(-1),
+            integer(batch), integer(compute), integer(-1),
         )  # fmt: skip
         function = self._library.cublasGemmStridedBatchedEx
         if batch == 1:
             function = self._library.cublasGemmEx
             args = tuple(x for i, x in enumerate(args) if i not in (10, 14, 19, 20))
-        check, keep, set_mode = self._check, alpha, self._library.cublasSetPointerMode_v2
+        check, set_mode = self._check, self._library.cublasSetPointerMode_v2
 
         def run() -> None:
+            check(set_mode(self._handle, integer(on_device)))
             check(function(*args))
 
-        def run_with_device_factors() -> None:
-            check(set_mode(self._handle, 1))
-            try:
-                check(function(*args))
-            finally:
-                check(set_mode(self._handle, 0))
-            keep  # noqa: B018
-
-        return run_with_device_factors if on_device else run
+        return run
 
     def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
         """Pointers to alpha and beta as `dtype`: on the host if alpha is a float, else on a GPU."""
@@ -149,5 +149,6 @@ class Cublas:
             return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))
         if (key := (dtype, beta)) not in self._betas:
             self._betas[key] = self._upload(np.array([beta], dtype))
-        pointer = ctypes.c_void_p
-        return pointer(alpha.data.ptr), pointer(self._betas[key].data.ptr)
+        at, beta_at = (ctypes.c_void_p(x.data.ptr) for x in (alpha, self._betas[key]))
+        at.array = alpha  # type: ignore[attr-defined]  # kept as long as its address
+        return at, beta_at
