@@ -62,23 +62,29 @@ def dispatch(operator: Any, operands: Sequence[Any], options: Mapping[str, Any])
     """Call an operator by this thread's recorder, else by a known kernel, else by NumPy or CUDA."""
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
-    if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
+    known = state.known_kernels
+    if known is not None and operator.compiled_when_live and known.run(operator, operands, options):
         return None
     return operator.bind(*operands, **options)()
 
 
-@contextmanager
-def recorders(event_recorder: Recorder | None, call_recorder: Recorder | None) -> Iterator[None]:
+class recorders(AbstractContextManager[None]):
     """Let this thread use these recorders in the `with` block; None: do not record.
 
     The first records decisions and actions of the host, the second operator calls.
     """
-    before = state.event_recorder, state.call_recorder
-    state.event_recorder, state.call_recorder = event_recorder, call_recorder
-    try:
-        yield
-    finally:
-        state.event_recorder, state.call_recorder = before
+
+    __slots__ = ("_before", "_recorders")
+
+    def __init__(self, event_recorder: Recorder | None, call_recorder: Recorder | None) -> None:
+        self._recorders = event_recorder, call_recorder
+
+    def __enter__(self) -> None:
+        self._before = state.event_recorder, state.call_recorder
+        state.event_recorder, state.call_recorder = self._recorders
+
+    def __exit__(self, *_: object) -> None:
+        state.event_recorder, state.call_recorder = self._before
 
 
 def unrecorded() -> AbstractContextManager[None]:

@@ -118,7 +118,9 @@ class Operator(Generic[P, R]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
         """A callable that runs the operator; keeps arrays by reference, numbers by value."""
-        return cast("Callable[[], R]", self.binder(args[0])(*args, **kwargs))
+        first = args[0]
+        known = self._binder_of.get((first.__class__, getattr(first, "dtype", None)))
+        return cast("Callable[[], R]", (known or self.binder(first))(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
         """The function that, given operands, returns a callable that runs the operator on them.

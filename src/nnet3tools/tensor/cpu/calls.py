@@ -157,8 +157,11 @@ class KnownKernels:
                 library.want([job.kernel])
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Call an operator by its compiled kernels if an earlier run asked for them; else False."""
-        if operator.gives_number or not operator.compiled_when_live:
+        """Call an operator by its compiled kernels if an earlier run asked for them; else False.
+
+        The caller has asked `operator.compiled_when_live`.
+        """
+        if operator.gives_number:
             return False
         return self._run_jobs(_find_jobs(operator, operands, options))
 

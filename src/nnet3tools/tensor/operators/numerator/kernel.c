@@ -90,6 +90,11 @@ static inline __attribute__((always_inline)) void num_log_sums(
   for (i64 k = 0; k < f->num_arcs; ++k) sums[end[k]] += terms[k];
 }
 
+/* log(sum), which most states need not compute: they have no path, or one. */
+static inline __attribute__((always_inline)) f64 num_log(f64 sum) {
+  return sum == 1.0 ? 0.0 : sum == 0.0 ? -INFINITY : log(sum);
+}
+
 static void num_forward(const numerator_arguments *arguments) {
   const numerator_arguments a = *arguments; /* a copy, which no store below may change */
   for (i64 s = 0; s < a.first_states[1]; ++s) a.alpha[s] = -INFINITY;
@@ -97,7 +102,7 @@ static void num_forward(const numerator_arguments *arguments) {
   for (i64 t = 0; t < a.num_frames; ++t) {
     const num_frame f = num_frame_at(&a, t);
     num_log_sums(&f, a.terms, f.next_alpha, a.sums, f.num_next, f.destination, f.source, f.alpha);
-    for (i64 s = 0; s < f.num_next; ++s) f.next_alpha[s] += log(a.sums[s]);
+    for (i64 s = 0; s < f.num_next; ++s) f.next_alpha[s] += num_log(a.sums[s]);
   }
   f64 *const totals = a.totals, *const sums = a.sums;
   for (i64 p = 0; p < a.num_parts; ++p) { totals[p] = -INFINITY; sums[p] = 0.0; }
@@ -129,8 +134,9 @@ static void num_backward(const numerator_arguments *arguments) {
     const num_frame f = num_frame_at(&a, t);
     num_log_sums(&f, a.terms, beta, a.sums, f.num_states, f.source, f.destination, next);
     for (i64 s = 0; s < f.num_states; ++s) {
-      a.factors[s] = a.sums[s] == 0.0 ? 0.0 : a.weight * exp(f.alpha[s] + beta[s]);
-      beta[s] += log(a.sums[s]);
+      const int is_met = a.sums[s] != 0.0 && f.alpha[s] != -INFINITY;
+      a.factors[s] = is_met ? a.weight * exp(f.alpha[s] + beta[s]) : 0.0;
+      beta[s] += num_log(a.sums[s]);
     }
     for (i64 k = 0; k < f.num_arcs; ++k) found[f.cell[k]] += a.terms[k] * a.factors[f.source[k]];
   }
