@@ -6,7 +6,7 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.executor.replay import Replayer
 from nnet3tools.tensor.cpu import choice
-from nnet3tools.tensor.cpu.calls import KnownKernels, jobs_of
+from nnet3tools.tensor.cpu.calls import KnownKernels
 from nnet3tools.tensor.cpu.choice import CpuKernels
 from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.kernel_policy import MANY_FIRST_RUNS
@@ -29,14 +29,14 @@ def _native(monkeypatch):
 def done(monkeypatch):
     """Whether kernels did each call that they were asked about, in order."""
     found = []
-    run_call = KnownKernels.run_call
+    run_jobs = KnownKernels.run_jobs
 
-    def noted(self, call):
-        is_done = run_call(self, call)
-        found.extend([is_done] if jobs_of(call) is not None else [])
+    def noted(self, jobs):
+        is_done = run_jobs(self, jobs)
+        found.extend([is_done] if jobs is not None else [])
         return is_done
 
-    monkeypatch.setattr(KnownKernels, "run_call", noted)
+    monkeypatch.setattr(KnownKernels, "run_jobs", noted)
     return found
 
 

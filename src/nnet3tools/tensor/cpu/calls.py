@@ -163,13 +163,14 @@ class KnownKernels:
         """
         if operator.gives_number:
             return False
-        return self._run_jobs(_find_jobs(operator, operands, options))
+        return self.run_jobs(_find_jobs(operator, operands, options))
 
     def run_call(self, call: Call) -> bool:
         """If earlier runs asked for all kernels of a call, do it by them; return whether so."""
-        return self._run_jobs(jobs_of(call))
+        return self.run_jobs(jobs_of(call))
 
-    def _run_jobs(self, jobs: Sequence[Job] | None) -> bool:
+    def run_jobs(self, jobs: Sequence[Job] | None) -> bool:
+        """Run `jobs` if earlier runs asked for all their kernels; false for None."""
         if jobs is None:
             return False
         for job in jobs:
