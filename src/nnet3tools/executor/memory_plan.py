@@ -90,15 +90,12 @@ def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
     of a program that returns its input unchanged.
     """
     blocks: list[tuple[int, int]] = []
-    idle_since = 0  # first of the commands without work before c
     for c, command in enumerate(commands):
-        if isinstance(command, AcceptInput | ProvideOutput):
-            if blocks and blocks[-1][1] >= idle_since:
+        if isinstance(command, (AcceptInput, ProvideOutput)):
+            if blocks and all(map(_idle, commands[blocks[-1][1] : c])):
                 blocks[-1] = (blocks[-1][0], c + 1)
             else:
                 blocks.append((c, c + 1))
-        elif not _idle(command):
-            idle_since = c + 1
     return blocks
 
 
@@ -122,7 +119,7 @@ def plan_memory(
     blocks = [Block(*storage, len(commands), -1) for storage in holdings.storages]
     plan = MemoryPlan(blocks, holdings)
     for c, command in enumerate(commands):
-        if isinstance(command, CompressMatrix | DecompressMatrix):
+        if isinstance(command, (CompressMatrix, DecompressMatrix)):
             # Source and destination are both alive while the command runs.
             matrix = computation.matrix_of(command.submatrix)
             blocks[plan.before(c, matrix)].touch(c, c)

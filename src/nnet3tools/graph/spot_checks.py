@@ -50,7 +50,7 @@ def sizes_by_hop(builder: GraphBuilder, request: ComputationRequest) -> Iterable
 
 def _draw_check(num_cindexes: int) -> None:
     """Draw as ComputationGraphBuilder::Check on `num_cindexes`: two numbers for each visited."""
-    cindex, largest_step = 0, num_cindexes // 100
+    rand_int, cindex, largest_step = tensor.random.rand_int, 0, num_cindexes // 100
     while cindex < num_cindexes:
-        tensor.random.rand_int(0, cindex)
-        cindex += 1 + tensor.random.rand_int(0, largest_step)
+        rand_int(0, cindex)
+        cindex += 1 + rand_int(0, largest_step)

@@ -183,13 +183,14 @@ class CachingOptimizingCompiler:
 
     def _compile_whole(self, request: ComputationRequest) -> Computation:
         began = time.perf_counter()
-        if self._compiler is None:
+        if is_first := self._compiler is None:
             self._compiler = Compiler(self.nnet)
         computation = self._compiler.compile([request], self.options, self._after_exploring)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
         context = PassContext(self.nnet, self.optimize_options, request.max_output_time)
-        self._check(computation, request, context.analyst, check_rewrite=True)
+        if is_first or log.get_verbose() >= 3:  # the optimized programs are all checked
+            self._check(computation, request, context.analyst, check_rewrite=True)
         self._log_program("Generated", computation)
         began = time.perf_counter()
         # Programs of recurrent networks differ in their commands, too.

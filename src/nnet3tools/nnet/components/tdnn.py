@@ -75,13 +75,16 @@ class TdnnIndexes(PrecomputedIndexes):
 
     def joined(self, rows: Array, num_rows: int) -> JoinedParts | None:
         """All `part`s as ranges of one view of `rows`; None if that has many more rows than one."""
-        first = int(self.row_offsets.min())
-        starts, rest = np.divmod(self.row_offsets - first, self.row_stride)
-        count = num_rows + int(starts.max())
-        end = first + self.row_stride * (count - 1) + 1
-        if rest.any() or len(starts) == 1 or 4 * count > 5 * num_rows or end > len(rows):
+        offsets, stride = self.row_offsets.tolist(), self.row_stride
+        first = min(offsets)
+        count = num_rows + (max(offsets) - first) // stride
+        end = first + stride * (count - 1) + 1
+        if len(offsets) == 1 or 4 * count > 5 * num_rows or end > len(rows):
             return None
-        return JoinedParts(rows[first : end : self.row_stride], starts.tolist(), num_rows)
+        if any((offset - first) % stride for offset in offsets):
+            return None
+        starts = [(offset - first) // stride for offset in offsets]
+        return JoinedParts(rows[first:end:stride], starts, num_rows)
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
         """View of the `num_rows` rows of the input `rows` that the i-th time offset reads."""
@@ -102,9 +105,14 @@ class TdnnIndexes(PrecomputedIndexes):
         A run is then all of a run of another part or shares no row with it. On a GPU, what is done
         to the runs of all parts is one kernel.
         """
-        ahead, rest = np.divmod(self.row_offsets - self.row_offsets[i], self.row_stride)
-        others = ahead[(rest == 0) & (abs(ahead) < num_rows)] % num_rows
-        for begin, end in itertools.pairwise([*sorted(set(others.tolist())), num_rows]):
+        offsets, stride = self.row_offsets.tolist(), self.row_stride
+        ahead = [
+            (offset - offsets[i]) // stride
+            for offset in offsets
+            if (offset - offsets[i]) % stride == 0
+        ]
+        others = {rows % num_rows for rows in ahead if abs(rows) < num_rows}
+        for begin, end in itertools.pairwise([*sorted(others), num_rows]):
             yield slice(begin, end)
 
 
