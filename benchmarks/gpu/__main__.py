@@ -133,9 +133,10 @@ def main() -> int:
     chosen = [NETWORKS[name]() for name in options.networks]
     chosen = [replace(n, minibatch=max(1, n.minibatch // options.scale)) for n in chosen]
     if options.device == "gpu":
-        from nnet3tools.tensor.cuda import cuda
+        import cupy
 
-        print(f"Device: {cuda.describe()}; --gpu-math={options.gpu_math}; frames a second.\n")
+        name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+        print(f"Device: {name}; --gpu-math={options.gpu_math}; frames a second.\n")
     if options.memory_check:
         good = [check_growth(network, device, options.memory_check) for network in chosen]
         return 0 if all(good) else 1

@@ -159,8 +159,8 @@ class AggregateKernel:
             number = self(out, ins, 1.0, 0.0)
             return lambda: number() * alpha
         reduced = get_device().empty(out.shape, out.dtype)
-        reduce = self(reduced, ins, 1.0, 0.0)
-        return in_turn([reduce, _add_scaled.bind(out, reduced, alpha, float(beta))])
+        add = _add_scaled.bind(out, reduced, alpha, float(beta))
+        return in_turn([self(reduced, ins, 1.0, 0.0), add])
 
     def _into(
         self, out: Any, ins: Sequence[Any], full: tuple[int, ...], axes: list[int],

@@ -83,12 +83,12 @@ class Cublas:
         """
         if stream not in self._workspaces:
             self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
-        pointer, library = ctypes.c_void_p, self._library
-        workspace = pointer(self._workspaces[stream].data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
-        self._lt.place = *workspace, pointer(stream)
-        self._check(library.cublasSetStream_v2(self._handle, pointer(stream)))
+        workspace, size = self._workspaces[stream].data.ptr, ctypes.c_size_t(_WORKSPACE_BYTES)
+        place = ctypes.c_void_p(workspace), size, ctypes.c_void_p(stream)
+        self._check(self._library.cublasSetStream_v2(self._handle, place[2]))
         # a new stream brings cuBLAS's own workspace back
-        self._check(library.cublasSetWorkspace_v2(self._handle, *workspace))
+        self._check(self._library.cublasSetWorkspace_v2(self._handle, *place[:2]))
+        self._lt.place = place
 
     @staticmethod
     def _check(status: int) -> None:
@@ -115,8 +115,8 @@ class Cublas:
         kind, compute = _CUDA_R[dtype.name], _compute_type(dtype)
         if rule := rule or selected_rule():
             operands = (
-                Operand(b, *((inner, cols) if trans_b else (cols, inner)), trans_b, ldb, stride_b),
-                Operand(a, *((rows, inner) if trans_a else (inner, rows)), trans_a, lda, stride_a),
+                Operand(b, cols, inner, trans_b, ldb, stride_b),
+                Operand(a, inner, rows, trans_a, lda, stride_a),
                 Operand(c, cols, rows, False, ldc, stride_c),
             )
             if done := self._lt.bind(rule, kind, compute, batch, operands, factors, on_device):

@@ -83,7 +83,7 @@ def selected_rule() -> Rule | None:
 
 
 class Operand(NamedTuple):
-    """A batch of matrices at address `at`, column-major; `transposed` is for the product.
+    """A batch of column-major matrices at address `at`, rows x cols if `transposed` is done.
 
     `pitch` is the distance of columns, `step` of matrices, in elements.
     """
@@ -134,17 +134,18 @@ class CublasLt:
         """
         integer, long, natural = ctypes.c_int, ctypes.c_longlong, ctypes.c_uint32
         a, b, c = operands
+        stored = [(x.cols, x.rows) if x.transposed else (x.rows, x.cols) for x in operands]
         description = self._make(
             "MatmulDesc", (compute, kind), (_DESC_POINTER_MODE, integer(on_device)),
             (_DESC_TRANSA, integer(a.transposed)), (_DESC_TRANSB, integer(b.transposed)),
         )  # fmt: skip
         layouts = [
             self._make(
-                "MatrixLayout", (kind, long(x.rows), long(x.cols), long(x.pitch)),
+                "MatrixLayout", (kind, *map(long, (*sizes, x.pitch))),
                 (_LAYOUT_BATCH_COUNT, integer(batch)),
                 (_LAYOUT_STRIDED_BATCH_OFFSET, long(x.step)),
             )
-            for x in operands
+            for x, sizes in zip(operands, stored, strict=True)
         ]  # fmt: skip
         preference = self._make(
             "MatmulPreference", (),
@@ -158,17 +159,15 @@ class CublasLt:
             ctypes.byref(count),
         )  # fmt: skip
         self._check(status if status != _NOT_SUPPORTED else 0)
-        inner = a.rows if a.transposed else a.cols
-        found = [self._algorithm(x, inner) for x in results[: count.value] if x.state == 0]
+        found = [self._algorithm(x, a.cols) for x in results[: count.value] if x.state == 0]
         return description, layouts, found
 
     def _algorithm(self, result: Any, inner: int) -> Algorithm:
-        found, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
-        get = self._library.cublasLtMatmulAlgoConfigGetAttribute
-        at, name = ctypes.byref(result), _ALGO_CONFIG_SPLITK_NUM
-        self._check(get(at, name, ctypes.byref(found), size, None))
-        parts = max(found.value, 1)
-        return Algorithm(result, round(result.wavesCount, 3), parts, inner // parts)
+        get, parts = self._library.cublasLtMatmulAlgoConfigGetAttribute, ctypes.c_int()
+        into = ctypes.byref(parts), ctypes.c_size_t(ctypes.sizeof(parts)), None
+        self._check(get(ctypes.byref(result), _ALGO_CONFIG_SPLITK_NUM, *into))
+        split = max(parts.value, 1)
+        return Algorithm(result, round(result.wavesCount, 3), split, inner // split)
 
     def _make(self, kind: str, args: Sequence[Any], *attributes: tuple[int, Any]) -> Any:
         """A descriptor of cublasLt with attributes (name, value), kept until the process ends."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -276,11 +275,3 @@ def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if error.status != _OUT_OF_MEMORY:
             raise
         raise MemoryError(str(error)) from None
-
-
-def describe() -> str:
-    """Device name and number, for logs."""
-    device = cupy.cuda.Device()
-    name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return f"{name}, device {device.id}" + (f" of {visible}" if visible else "")

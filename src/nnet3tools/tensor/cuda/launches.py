@@ -167,13 +167,12 @@ class _Tickets:
 
     def take(self, count: int) -> Array:
         free = self._free.setdefault(count, [])
-        if free:
-            base = free.pop()
-        else:
+        if not free:
             if self._new is None or len(self._new) < count:
-                zeros = np.zeros(max(_TICKETS, count), np.uint32)
-                self._new = get_device().upload(zeros)
-            base, self._new = self._new[:count], self._new[count:]
+                self._new = get_device().upload(np.zeros(max(_TICKETS, count), np.uint32))
+            free.append(self._new[:count])
+            self._new = self._new[count:]
+        base = free.pop()
         taken = base[:]
         weakref.finalize(taken, free.append, base)
         return taken

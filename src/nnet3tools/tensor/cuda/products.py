@@ -110,20 +110,14 @@ def _gemm(
     if c.transposed:  # C' = op(B)' op(A)'
         a, b = b._replace(transposed=not b.transposed), a._replace(transposed=not a.transposed)
         rows, cols = cols, rows
-    if isinstance(alpha, Number):
-        steps: list[Callable[[], None]] = []
-        factor = as_typed_number(alpha, out.dtype, steps)
-    else:
-        steps, factor = [], float(alpha)
+    steps: list[Callable[[], None]] = []
+    is_number = isinstance(alpha, Number)
+    factor = as_typed_number(alpha, out.dtype, steps) if is_number else float(alpha)
     run = get_device().gemm(
         out.dtype, rows, cols, inner, batch,
         address(a.array), a.pitch, a.transposed, a.step,
         address(b.array), b.pitch, b.transposed, b.step,
         address(c.array), c.pitch, c.step, factor, float(beta),
     )  # fmt: skip
-    reads = [a.array, b.array]
-    if not isinstance(factor, float):
-        reads.append(factor)
-    if beta:
-        reads.append(c.array)
+    reads = [a.array, b.array, *([factor] if is_number else []), *([c.array] if beta else [])]
     return in_turn([*steps, LibraryCall("product", run, reads, [c.array])])
