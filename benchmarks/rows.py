@@ -72,6 +72,7 @@ class Setting:
     rounds: int
     before: Path | None = None
     """Another checkout of this project. If given, programs are compared with its programs."""
+    onnxruntime: str = ""
 
     def beside_reference(
         self, work: str, words: list[str], target: float, allowance: float = 0.0, threads: int = 1

@@ -1,12 +1,13 @@
 """Training, computing, compiling, starting and examples, in turns with Kaldi and PyTorch.
 
-    benchmarks/run [--kaldi DIR] [--torch PYTHON] [--rounds 1] [--only WORD...] [--dir DIR]
+    benchmarks/run [--kaldi DIR] [--torch PYTHON] [--onnxruntime PYTHON] [--rounds 1]
+                   [--only WORD...] [--dir DIR]
     benchmarks/run --before CHECKOUT|COMMIT [--slower 1.05] [--rounds 1] [--only WORD...]
 
-DIR holds Kaldi's programs; PYTHON is an interpreter with PyTorch (and NumPy). Without them Kaldi's
-figures of another day, where they are known, stand in, and PyTorch's columns stay empty. With
---before, programs run in turns with those of another checkout or commit instead; with --slower the
-exit status is 1 if a row takes more than that ratio of the time before. What is
+DIR holds Kaldi's programs; PYTHON is an interpreter with NumPy and PyTorch, or onnxruntime. Without
+them Kaldi's figures of another day, where they are known, stand in, and other rows are left out.
+With --before, programs run in turns with those of another checkout or commit instead; with
+--slower the exit status is 1 if a row takes more than that ratio of the time before. What is
 compared are user seconds on one thread, the least of the rounds; on two threads elapsed ones, which
 only an idle machine gives. Each BLAS takes the kernels that it finds best: OPENBLAS_CORETYPE of the
 environment is for reproducing numbers, and is not passed on. A table goes to standard output,
@@ -33,6 +34,7 @@ from compile import KALDI, best_time, read_case
 from examples import COMMANDS, NUM_EXAMPLES, make_many, seconds_to_deliver
 from kernels import compiling_kernels, operators
 from machine import described, machine
+from onnx_turns import beside_onnxruntime
 from processes import ROOT, ours, timed
 from rows import HEAD, Row, Setting
 from speech_examples import SPEECH_COMMANDS, make_speech
@@ -60,6 +62,8 @@ def computing(setting: Setting) -> Iterator[Row]:
             for data, what in (("feats", "60 x 400 frames"), ("random", "100 of random length")):
                 words = [program, "--use-gpu=no", model, f"ark:{data}.ark", "ark:/dev/null"]
                 yield setting.beside_reference(f"{program} {network.name}, {what}", words, target)
+        if setting.onnxruntime and not setting.before:
+            yield beside_onnxruntime(setting, network.name)
 
 
 def _write_random_lengths(path: Path, count: int) -> None:
@@ -189,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kaldi", type=lambda text: Path(text).resolve(), help="its programs")
     parser.add_argument("--torch", default="", help="an interpreter with PyTorch")
+    parser.add_argument("--onnxruntime", default="", help="an interpreter with onnxruntime")
     parser.add_argument("--before", default="", help="a checkout, or a commit")
     parser.add_argument("--slower", type=float, default=np.inf, help="the greatest ratio")
     parser.add_argument("--rounds", type=int, default=1)
@@ -202,7 +207,9 @@ def main() -> None:
         for checkout in (ROOT, before or ROOT):
             compiling = [sys.executable, "-m", "compileall", "-q", str(checkout / "src")]
             subprocess.run(compiling, check=True)
-        setting = Setting(folder, options.kaldi, options.torch, options.rounds, before)
+        setting = Setting(
+            folder, options.kaldi, options.torch, options.rounds, before, options.onnxruntime
+        )
         about = machine() | {
             "commit": _commit(),
             "python": platform.python_version(),

@@ -36,7 +36,7 @@ def read_binary_fst(reader: Reader) -> Fst:
 def _read_vector(reader: Reader, header: Header) -> Fst:
     """Read the states of a vector file: for each the final weight, number of arcs, and arcs."""
     finals, counts = array("f"), array("i")
-    arcs = bytearray()
+    arcs, columns = bytearray(), _Columns()
     buffer, at = b"", 0
     for state in range(num_states(reader, header)):
         if len(buffer) - at < VECTOR_STATE.size:
@@ -62,10 +62,13 @@ def _read_vector(reader: Reader, header: Header) -> Fst:
             at += size
         finals.append(final)
         counts.append(count)
+        if len(arcs) >= _SLAB * ARC.itemsize:
+            columns.add(np.frombuffer(arcs, ARC))
+            arcs = bytearray()
     reader.advance(at)
+    columns.add(np.frombuffer(arcs, ARC))
     offsets = _offsets(np.array(counts, np.int64))
-    columns = _columns(np.frombuffer(arcs, ARC))
-    return _of_columns(header, np.array(finals, np.float32), offsets, columns)
+    return columns.fst(header, np.array(finals, np.float32), offsets)
 
 
 def _refill(reader: Reader, used: int, size: int) -> bytes:
@@ -84,48 +87,44 @@ def _read_const(reader: Reader, header: Header) -> Fst:
     count = num_states(reader, header)
     align(reader, header)
     states = reader.read_array(count, CONST_STATE, f"an FST of {count} states")
-    finals, places = states["final"].astype(np.float32), states["pos"].copy()
-    offsets = _offsets(states["narcs"])
+    finals, offsets = states["final"].astype(np.float32), _offsets(states["narcs"])
+    num_arcs = max(header.num_arcs, 0)
+    if offsets[-1] != num_arcs or (offsets[:-1] != states["pos"]).any():
+        raise reader.error("the FST's states do not say where its arcs are")
     del states
     align(reader, header)
-    num_arcs = max(header.num_arcs, 0)
-    if offsets[-1] != num_arcs or (offsets[:-1] != places).any():
-        raise reader.error("the FST's states do not say where its arcs are")
-    return _of_columns(header, finals, offsets, _read_columns(reader, num_arcs))
+    columns = _Columns()
+    for begin in range(0, num_arcs, _SLAB):
+        size = min(_SLAB, num_arcs - begin)
+        columns.add(reader.read_array(size, ARC, f"{num_arcs} arcs of an FST"))
+    return columns.fst(header, finals, offsets)
 
 
-_SLAB = 1 << 20
+_SLAB = 1 << 18
 """Large FSTs are read in slabs of so many arcs, so that memory never holds all arcs twice."""
 
 
-def _read_columns(reader: Reader, num_arcs: int) -> list[np.ndarray]:
-    what = f"{num_arcs} arcs of an FST"
-    if num_arcs <= _SLAB:
-        return _columns(reader.read_array(num_arcs, ARC, what))
-    slabs = (
-        reader.read_array(min(_SLAB, num_arcs - begin), ARC, what)
-        for begin in range(0, num_arcs, _SLAB)
-    )
-    parts = [_columns(slab) for slab in slabs]
-    columns = [list(column) for column in zip(*parts, strict=True)]
-    del parts
-    return [np.concatenate(columns.pop(0)) for _ in range(len(columns))]
+class _Columns:
+    """The fields of arcs: input labels, output labels, weights and next states, an array each."""
 
+    def __init__(self) -> None:
+        self._columns = {
+            name: array(code) for name, code in zip(ARC.names or (), "iifi", strict=True)
+        }
 
-def _columns(arcs: np.ndarray) -> list[np.ndarray]:
-    """Split OpenFst's arc records into input labels, output labels, weights, next states."""
-    return [
-        np.ascontiguousarray(arcs[name]) for name in ("ilabel", "olabel", "weight", "nextstate")
-    ]
+    def add(self, arcs: np.ndarray) -> None:
+        """Append OpenFst's arc records."""
+        for name, column in self._columns.items():
+            column.frombytes(arcs[name].tobytes())
 
-
-def _of_columns(
-    header: Header, finals: np.ndarray, offsets: np.ndarray, columns: list[np.ndarray]
-) -> Fst:
-    ilabels, olabels, weights, nextstates = columns
-    return Fst(
-        header.start, finals, offsets, ilabels, olabels, weights, nextstates, header.properties
-    )
+    def fst(self, header: Header, finals: np.ndarray, offsets: np.ndarray) -> Fst:
+        """The FST of all arcs that were added."""
+        ilabels, olabels, weights, nextstates = (
+            np.frombuffer(column, column.typecode) for column in self._columns.values()
+        )
+        return Fst(
+            header.start, finals, offsets, ilabels, olabels, weights, nextstates, header.properties
+        )
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
