@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
+from nnet3tools.fst import binary_reader
 from nnet3tools.fst.binary_writer import (
     write_compact_acceptor,
     write_const_fst,
@@ -39,6 +40,13 @@ def assert_same(a: Fst, b: Fst) -> None:
 @pytest.mark.parametrize("fst", [ACCEPTOR, TRANSDUCER, Fst.linear([3, 1, 2]), Fst.empty()])
 def test_every_kind_of_file_comes_back(write, fst):
     assert_same(read_fst(Reader(io.BytesIO(bytes_of(write, fst)))), fst)
+
+
+@pytest.mark.parametrize("write", [write_vector_fst, write_const_fst])
+def test_arcs_of_several_slabs_come_back(write, monkeypatch):
+    monkeypatch.setattr(binary_reader, "_SLAB", 2)
+    for fst in (ACCEPTOR, TRANSDUCER, Fst.linear(range(1, 8))):
+        assert_same(read_fst(Reader(io.BytesIO(bytes_of(write, fst)))), fst)
 
 
 def test_states_beyond_the_look_ahead_come_back():
