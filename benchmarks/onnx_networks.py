@@ -126,7 +126,7 @@ class _Network:
         if kind == "BatchNormComponent":
             return x * parameter("test_scale") + parameter("test_offset")
         if kind == "BackpropTruncationComponent":
-            return x * component.scale_factor
+            return x * float(vars(component)["scale_factor"])
         return _SIMPLE[kind](x)
 
     def _parameter(self, component: int, name: str) -> Node:

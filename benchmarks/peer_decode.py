@@ -8,18 +8,22 @@ it, with a Python that has the two packages. All sound is given in pieces of 0.2
 import json
 import sys
 import wave
+from collections.abc import Callable, Iterable
+
+Words = Callable[[Iterable[bytes]], str]
+"""Words of an utterance, given as pieces of sound."""
 
 PIECE = 8000
 """Bytes of 0.25 s."""
 
 
-def vosk_recognizer(folder):
+def vosk_recognizer(folder: str) -> Words:
     import vosk
 
     vosk.SetLogLevel(-1)
     model = vosk.Model(folder)
 
-    def words(pieces):
+    def words(pieces: Iterable[bytes]) -> str:
         recognizer, found = vosk.KaldiRecognizer(model, 16000), []
         for piece in pieces:
             if recognizer.AcceptWaveform(piece):
@@ -29,13 +33,13 @@ def vosk_recognizer(folder):
     return words
 
 
-def pocketsphinx_recognizer(folder=None):
+def pocketsphinx_recognizer(folder: str = "") -> Words:
     import pocketsphinx
 
     own = {"lm": f"{folder}/an4.lm", "dict": f"{folder}/an4.dic"} if folder else {}
     decoder = pocketsphinx.Decoder(samprate=16000, loglevel="FATAL", **own)
 
-    def words(pieces):
+    def words(pieces: Iterable[bytes]) -> str:
         decoder.start_utt()
         for piece in pieces:
             decoder.process_raw(piece)
@@ -45,7 +49,7 @@ def pocketsphinx_recognizer(folder=None):
     return words
 
 
-def main():
+def main() -> None:
     system, scp, out, *folder = sys.argv[1:]
     words = {"vosk": vosk_recognizer, "pocketsphinx": pocketsphinx_recognizer}[system](*folder)
     with open(scp) as table, open(out, "w") as results:
