@@ -25,10 +25,9 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "tests")]
 
-from ours import Ours, minibatch, synchronizer  # noqa: E402
+from ours import Ours, gpu_or_paper, minibatch, synchronizer  # noqa: E402
 
 from networks import NETWORKS, BenchNetwork  # noqa: E402
-from nnet3tools.cli.gpu import choose_device  # noqa: E402
 from nnet3tools.io.sparse import SparseMatrix  # noqa: E402
 from nnet3tools.nnet.arithmetic import vectorize  # noqa: E402
 from nnet3tools.tensor.cuda import device as devices  # noqa: E402
@@ -101,19 +100,10 @@ def run(network: BenchNetwork, like: Any, counting: _Counting) -> Iterator[tuple
 @contextlib.contextmanager
 def _device(on_paper: bool) -> Iterator[tuple[Any, _Counting]]:
     """An array on the device, and the device."""
-    if on_paper:
-        from support import emulated_cuda
-        from support.paper_device import paper_device
-
-        with paper_device(132) as paper:
-            counting: Any = _Counting(paper)
-            with devices.use_device(counting):
-                yield emulated_cuda.to_device(np.zeros(0, np.float32)), counting
-        return
-    like = choose_device("yes")
-    counting = _Counting(devices.get_device())
-    with devices.use_device(counting):
-        yield like, counting
+    with gpu_or_paper(on_paper) as like:
+        counting: Any = _Counting(devices.get_device())
+        with devices.use_device(counting):
+            yield like, counting
 
 
 def main() -> int:

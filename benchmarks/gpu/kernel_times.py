@@ -4,9 +4,11 @@
 
 Needs a GPU and PyTorch, whose profiler listens to CUPTI and hears every kernel of the process. For
 each network a line: time of a minibatch by the clock, from the first kernel's begin to the last
-one's end, while any kernel runs, and the sum of all; by kind; then the kernels that take most:
-microseconds a minibatch, launches a minibatch, microseconds each. A kernel's source is told by the
-paper device of the tests: `tests/cuda/test_cuda_nodes.py` prints what a name stands for.
+one's end, while any kernel runs, and the sum of all; by kind; time in which no kernel runs, within
+graphs and between them; the graphs of the last minibatches one after the other; then the kernels
+that take most: microseconds a minibatch, launches a minibatch, microseconds each. A kernel's source
+is told by the paper device of the tests: `tests/cuda/test_cuda_nodes.py` prints what a name stands
+for.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -38,6 +40,45 @@ def busy(spans: Iterable[tuple[float, float]]) -> float:
         total += max(0.0, until - max(begin, end))
         end = max(end, until)
     return total
+
+
+class Graph(NamedTuple):
+    """One launch: of a graph, or of a kernel by itself."""
+
+    begin: float
+    end: float
+    kernels: int
+    idle: float
+    """Time between begin and end in which none of all kernels runs."""
+    gap: float
+    """The time before it in which none runs; 0 if another launch's kernel runs."""
+
+
+def timeline(spans: Iterable[tuple[float, float, int]]) -> list[Graph]:
+    """Launches in order of time, from the (begin, end, number of the launch) of kernels."""
+    found, end = dict[int, Graph](), float("-inf")
+    for begin, until, launch in sorted(spans):
+        gap = max(0.0, begin - end) if found else 0.0
+        if launch in found:
+            first, last, kernels, idle, before = found[launch]
+            found[launch] = Graph(first, max(last, until), kernels + 1, idle + gap, before)
+        else:
+            found[launch] = Graph(begin, until, 1, 0.0, gap)
+        end = max(end, until)
+    return list(found.values())
+
+
+def write_timeline(launches: list[Graph], minibatches: int) -> None:
+    """Print the times without kernels, and the launches of the last two minibatches."""
+    idle, gaps = (sum(us) / minibatches for us in zip(*(g[3:] for g in launches), strict=True))
+    count = len(launches) / minibatches
+    print(f"  no kernel runs for {idle:.1f} us within {count:.1f} graphs, {gaps:.1f} between them")
+    some = launches[-round(2 * count) :]
+    for g in some:
+        print(
+            f"  {g.begin - some[0].begin:9.1f} us: gap {g.gap:6.1f}, {g.kernels:4} kernels in "
+            f"{g.end - g.begin:8.1f}, none for {g.idle:6.1f}"
+        )
 
 
 def kind(name: str) -> str:
@@ -70,6 +111,10 @@ def report(network: BenchNetwork, device: Any, minibatches: int, most: int) -> N
     )
     shares = sorted(kinds.items(), key=lambda item: -item[1])[:8]
     print("  us: " + ", ".join(f"{name} {us:.0f}" for name, us in shares))
+    # all kernels of a graph have the correlation id of its launch
+    write_timeline(
+        timeline((e.time_range.start, e.time_range.end, e.id) for e in events), minibatches
+    )
     for name, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))[:most]:
         us, count = sum(times) / minibatches, len(times) / minibatches
         print(f"  {us:9.1f} {count:7.2f} {sum(times) / len(times):8.2f}  {name[:100]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
@@ -12,6 +13,7 @@ import numpy as np
 
 from networks import BenchNetwork
 from nnet3tools import tensor
+from nnet3tools.cli.gpu import choose_device
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.sparse import SparseMatrix
@@ -23,6 +25,36 @@ from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
 _WARM_UP = 4
 """Minibatches before the clock starts: compiling, binding."""
+H100 = 132
+"""Its multiprocessors."""
+
+
+@contextlib.contextmanager
+def gpu_or_paper(on_paper: bool) -> Iterator[Any]:
+    """An empty array on the GPU, or on a device that runs nothing and records what it would run.
+
+    The second needs the folder tests on the path.
+    """
+    if not on_paper:
+        yield choose_device("yes")
+        return
+    from support import emulated_cuda
+    from support.paper_device import paper_device
+
+    with paper_device(H100):
+        yield emulated_cuda.to_device(np.zeros(0, np.float32))
+
+
+def set_math(name: str, on_paper: bool) -> None:
+    """Set the arithmetic of later products to a value of --gpu-math."""
+    from nnet3tools.tensor.cuda import cublas
+
+    module: Any = cublas
+    if on_paper:
+        from support.model_cupy import load_cublas
+
+        module = load_cublas()
+    module.set_math_mode(name)
 
 
 def minibatch(network: BenchNetwork, seed: int = 0) -> NnetExample:
@@ -107,35 +139,42 @@ def seconds(run: Callable[[int], None], count: int, wait: Callable[[], None]) ->
     return (time.perf_counter() - start) / count
 
 
-def products(network: BenchNetwork, device: Any) -> tuple[float, float]:
-    """Seconds and operations of one minibatch's matrix products, run by themselves."""
+def recorded_products(
+    network: BenchNetwork, device: Any, minibatches: int = 1, warm_up: int = _WARM_UP
+) -> list[tuple[tuple[Any, ...], Callable[[], None]]]:
+    """The matrix products of so many minibatches: arguments of `gemm`, and what runs each."""
     from nnet3tools.tensor.cuda.device import get_device
 
     cuda: Any = get_device()
-    bound, found = cuda.gemm, list[tuple[float, Callable[[], None]]]()
+    bound, found = cuda.gemm, list[tuple[tuple[Any, ...], Callable[[], None]]]()
 
-    def record(dtype: Any, rows: int, cols: int, inner: int, batch: int, *rest: Any) -> Any:
-        run = bound(dtype, rows, cols, inner, batch, *rest)
-        flops = 2.0 * rows * cols * inner * batch
+    def record(*args: Any) -> Any:
+        run = bound(*args)
 
         def noted() -> None:
-            found.append((flops, run))
+            found.append((args, run))
             run()
 
         return noted
 
     cuda.gemm = record
     try:
-        variant = Ours(network, device, replay=False, natural_gradient=True)
+        variant = Ours(network, device, False, natural_gradient=True, warm_up=warm_up)
         found.clear()
-        variant.run(1)
+        variant.run(minibatches)
     finally:
         cuda.gemm = bound
-    runs, flops = [run for _, run in found], sum(f for f, _ in found)
+    return found
+
+
+def products(network: BenchNetwork, device: Any) -> tuple[float, float]:
+    """Seconds and operations of one minibatch's matrix products, run by themselves."""
+    found = recorded_products(network, device)
+    flops = sum(2.0 * rows * cols * inner * batch for (_, rows, cols, inner, batch, *_), _ in found)
 
     def repeat(count: int) -> None:
         for _ in range(count):
-            for run in runs:
+            for _, run in found:
                 run()
 
     return seconds(repeat, 5, synchronizer(device)), flops

@@ -29,12 +29,13 @@ from nnet3tools.nnet.components.tdnn import TdnnComponent, TdnnIndexes  # noqa: 
 from nnet3tools.tensor.cuda import aggregate, launches, products  # noqa: E402
 
 _MINIBATCHES, _ROUNDS = 100, 3
-_MACHINE = cost_model.Machine(132, 2.2, 50.0, 2.8, 60.0, 0.4, 30.0)
-
+MACHINE = cost_model.Machine(132, 2.2, 50.0, 2.8, 60.0, 0.4, 30.0)
+"""An H100, as in cost_model.py."""
+APART = "one product for all time offsets"
 
 SWITCHES: dict[str, list[tuple[Any, str, Any]]] = {
     "nothing": [],
-    "one product for all time offsets": [
+    APART: [
         (TdnnComponent, "_splices", False), (TdnnIndexes, "joined", lambda *_: None),
     ],
     "loads by fours in sums": [(aggregate, "_LONG", 1 << 62)],
@@ -47,10 +48,16 @@ SWITCHES: dict[str, list[tuple[Any, str, Any]]] = {
 """What is switched off -> the attributes, each as (object, name, value), that switch it off."""
 
 
+def switch_off(case: str) -> None:
+    """Leave one of `SWITCHES` out for the rest of this process."""
+    for owner, name, value in SWITCHES[case]:
+        setattr(owner, name, value)
+
+
 def measure(network: BenchNetwork, on_paper: bool) -> str:
     """The figures of one network, as they are now."""
     if on_paper:
-        found = cost_model.cost(cost_model.recorded(network, _MACHINE, 8), _MACHINE)
+        found = cost_model.cost(cost_model.recorded(network, MACHINE, 8), MACHINE)
         figures = f"{found.nodes} nodes, {found.products:.0f} products, {found.megabytes:.0f} MB"
         return f"{figures}, {found.total_ms:.2f} ms (model)"
     like = choose_device("yes")
@@ -68,8 +75,7 @@ def main() -> int:
     parser.add_argument("--case", choices=list(SWITCHES), help="only this one, in this process")
     options = parser.parse_args()
     if options.case:
-        for owner, name, value in SWITCHES[options.case]:
-            setattr(owner, name, value)
+        switch_off(options.case)
         for name in options.networks:
             figures = measure(NETWORKS[name](), options.on_paper)
             print(f"| {options.case} | {name} | {figures} |", flush=True)
