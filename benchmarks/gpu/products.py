@@ -4,9 +4,10 @@
 
 A line for each shape (rows x columns x inner size, row-major; ' is a transposed operand, + adds to
 the output): how often it occurs in a minibatch, GFLOP, microseconds by the cost model, and measured
-as the code calls cuBLAS. The last line of each network has the milliseconds of all. A shape is
-timed in a CUDA graph of 20 such products. `--apart`: with a product for each time offset of a TDNN
-layer. `--on-paper` needs no GPU and has the cost model's columns only.
+as the code calls cuBLAS; in fp32 also by cublasLt, with the algorithm that the code's rule chooses
+and with the fastest of the eight that cublasLt proposes. The last line of each network has the
+milliseconds of all. A shape is timed in a CUDA graph of 20 such products. `--apart`: with a product
+for each time offset of a TDNN layer. `--on-paper` needs no GPU and has the cost model's columns.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from networks import NETWORKS, BenchNetwork  # noqa: E402
 from nnet3tools import tensor  # noqa: E402
 from nnet3tools.cli.gpu import _MATH  # noqa: E402
 from nnet3tools.tensor.addresses import address  # noqa: E402
+from nnet3tools.tensor.cuda.cublas_lt import Algorithm, Rule, choose  # noqa: E402
 from nnet3tools.tensor.cuda.device import get_device  # noqa: E402
 
 _MINIBATCHES, _WARM_UP = 8, 16
@@ -83,21 +85,24 @@ class Product(NamedTuple):
         both = (*sizes, (self.rows * self.ldc, self.stride_c))
         return [size + stride * (self.batch - 1) for size, stride in both]
 
-    def bind(self, like: Any) -> tuple[Callable[[], None], Any]:
-        """A function that computes this product of ones, and the memory that it uses."""
+    def bind(self, like: Any, rule: Rule | None = None) -> tuple[Callable[[], None], Any]:
+        """A function that computes this product of ones, and the memory that it uses.
+
+        `rule` chooses an algorithm of cublasLt; None: cuBLAS.
+        """
         ends = np.cumsum([-(-size // 64) * 64 for size in self._sizes()])
         memory = tensor.empty((int(ends[-1]),), like=like, dtype=self.dtype)
         tensor.fill(memory, 1.0)
         a, b, c = (address(memory) + self.dtype.itemsize * int(at) for at in (0, *ends[:2]))
         run = get_device().gemm(
-            *self[:5], a, *self[5:8], b, *self[8:11], c, *self[11:13], 1.0, self.beta
+            *self[:5], a, *self[5:8], b, *self[8:11], c, *self[11:13], 1.0, self.beta, rule
         )
         return run, memory
 
 
-def microseconds(product: Product, like: Any) -> float:
+def microseconds(product: Product, like: Any, rule: Rule | None = None) -> float:
     """The time of one, the best of some rounds."""
-    run, memory = product.bind(like)
+    run, memory = product.bind(like, rule)
     run()
 
     def work() -> None:
@@ -112,7 +117,7 @@ def microseconds(product: Product, like: Any) -> float:
 
 
 def measured(product: Product, like: Any) -> list[float]:
-    """Microseconds in each precision."""
+    """Microseconds: in each precision, by cublasLt, and by the best algorithm of cublasLt."""
     found = list[float]()
     try:
         for math in _MATH:
@@ -120,7 +125,15 @@ def measured(product: Product, like: Any) -> list[float]:
             found.append(microseconds(product, like))
     finally:
         set_math("fp32", on_paper=False)
-    return found
+    proposed = list[Algorithm]()
+
+    def chosen(algorithms: Sequence[Algorithm]) -> Algorithm:
+        proposed[:] = algorithms
+        return choose(algorithms)
+
+    ours = microseconds(product, like, chosen)
+    each = [microseconds(product, like, lambda _, one=one: one) for one in proposed]
+    return [*found, ours, min(each, default=ours)]
 
 
 def table(network: BenchNetwork, like: Any, on_paper: bool) -> None:
@@ -152,7 +165,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.apart:
         switch_off(APART)
-    measured_in = () if options.on_paper else _MATH
+    measured_in = () if options.on_paper else (*_MATH, "cublasLt", "its best")
     columns = "network", "product", "times", "GFLOP", "us: model", *measured_in
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|", flush=True)
     with gpu_or_paper(options.on_paper) as like:

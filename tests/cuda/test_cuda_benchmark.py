@@ -4,6 +4,7 @@ import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -49,6 +50,9 @@ def program(monkeypatch):
         "cost_model",
         "host_time",
         "without",
+        "ceilings",
+        "products",
+        "decoding",
     ):
         sys.modules.pop(name, None)
 
@@ -110,8 +114,10 @@ def test_targets_are_told_from_the_figures(program):
         "torch graph": 120.0,
     }  # fmt: skip
     small, large = module.targets("lstm", figures), module.targets("large-lstm", figures)
-    assert [line.rpartition(": ")[2] for line in small] == ["met", "MISSED"]
-    assert [line.rpartition(": ")[2] for line in large] == ["met", "MISSED"]
+    assert [line.rpartition(": ")[2] for line in small] == ["MISSED", "MISSED", "MISSED"]
+    assert [line.rpartition(": ")[2] for line in large] == ["MISSED", "MISSED", "MISSED"]
+    faster = module.targets("lstm", figures | {"torch graph": 75.0})
+    assert [line.rpartition(": ")[2] for line in faster] == ["met", "met", "MISSED"]
 
 
 def test_growing_memory_is_noticed(program, monkeypatch, capsys):
@@ -130,6 +136,60 @@ def test_time_in_which_any_kernel_runs_counts_once(program):
     assert times.busy([(4.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)]) == 5.0
     assert times.kind("sm80_xmma_gemm_f32f32") == "products"
     assert times.kind("level_1234") == "level"
+
+
+def test_gaps_are_told_apart_by_the_launch_of_the_next_kernel(program):
+    """Kernels of graph 7 at 0-2, 1-3 and 5-6, of graph 9 at 8-9 and 10-11."""
+    times = importlib.import_module("kernel_times")
+    spans = [(8.0, 9.0, 9), (0.0, 2.0, 7), (5.0, 6.0, 7), (1.0, 3.0, 7), (10.0, 11.0, 9)]
+    assert times.timeline(spans) == [(0.0, 6.0, 3, 2.0, 0.0), (8.0, 11.0, 2, 1.0, 2.0)]
+
+
+@pytest.fixture
+def measuring(device, program, monkeypatch):
+    """A module of benchmarks/gpu, by name, that finds the emulated device."""
+    ours = importlib.import_module("ours")
+    like = to_device(np.zeros(0, np.float32))
+    monkeypatch.setattr(ours, "choose_device", lambda _: like)
+    real = ours.set_math
+    monkeypatch.setattr(ours, "set_math", lambda name, on_paper: real(name, True))
+    return importlib.import_module
+
+
+@needs_compiler
+def test_each_product_is_timed_in_each_precision_and_by_cublas_lt(measuring, program, capsys):
+    products = measuring("products")
+    _, tiny = program
+    products.table(tiny, to_device(np.zeros(0, np.float32)), on_paper=False)
+    *lines, last = (line.split(" | ") for line in capsys.readouterr().out.splitlines())
+    assert "15 x 6 x 12+ B'" in [line[1] for line in lines]
+    assert all(len(line) == 11 for line in (*lines, last))
+    assert float(last[2]) >= 6
+    assert all(float(cell.rstrip(" |")) > 0 for line in lines for cell in line[2:])
+
+
+@needs_compiler
+def test_ceilings_are_those_of_copies_products_and_nccl(measuring, program, monkeypatch, capsys):
+    """NCCL is a model that leaves the array of the only rank as it is, or is missing."""
+    ceilings = measuring("ceilings")
+    monkeypatch.setattr(ceilings, "_SIZE", 32)
+    monkeypatch.setattr(ceilings, "_COPIED", (4096,))
+    monkeypatch.setattr(ceilings, "_SUMMED", (4096,))
+    nccl = SimpleNamespace(
+        available=True,
+        NcclCommunicator=lambda *_: SimpleNamespace(allReduce=lambda *_: None),
+        get_unique_id=lambda: bytes(128),
+        NCCL_FLOAT32=7,
+        NCCL_SUM=0,
+    )
+    for module, status in ((nccl, 0), (None, 1)):
+        monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", module)
+        assert options(ceilings, monkeypatch) == status
+        out, err = capsys.readouterr()
+        lines = out.splitlines()[2:]
+        assert len(lines) == (5 if status else 6)
+        assert all(float(line.split(" | ")[1].split()[0]) >= 0 for line in lines)
+        assert ("CuPy finds no NCCL" in err) == bool(status)
 
 
 @pytest.mark.parametrize("name", ["tdnnf", "large-tdnnf"])

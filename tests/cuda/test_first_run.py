@@ -92,3 +92,34 @@ def test_measuring_without_a_gpu_is_one_line_in_the_log(tmp_path, environment):
     for wrong in (["4", "out"], ["1"], ["--cache"]):
         done = subprocess.run(["bash", str(script), *wrong], capture_output=True, text=True)
         assert (done.returncode, done.stderr.split(" ")[0]) == (1, "usage:")
+
+
+STEPS = {
+    "1": ["machine", "ceilings", "tests", "products", "products-apart", "changes"],
+    "2": [
+        "machine", "speed-fp32", "speed-large-fp32", "speed-tf32", "speed-large-tf32",
+        "equal-bytes", "speed-compiled",
+    ],
+    "3": ["machine", "without", "decoding", "memory"],
+}  # fmt: skip
+"""Of the steps kernels, nccl and memcheck see test_cuda_benchmark.py and test_first_run.py."""
+
+
+@pytest.mark.slow  # 60 s
+@pytest.mark.parametrize("run", sorted(STEPS))
+def test_each_step_of_the_measurements_can_be_tried_out_without_a_gpu(tmp_path, environment, run):
+    words = ["bash", str(SCRIPT.parent / "measure.sh"), "--try-out", run, str(tmp_path / "out")]
+    home = {**environment, "CUPY_CACHE_DIR": str(tmp_path / "kernels")}
+    done = subprocess.run(words, env=home, capture_output=True, text=True)
+    texts = {path.stem: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert done.returncode == 0, texts
+    log = texts.pop("log").splitlines()
+    assert [line.partition(":")[0] for line in log] == STEPS[run]
+    assert all(": status 0, " in line for line in log)
+    assert sorted(texts) == sorted(STEPS[run])
+    if run == "1":
+        assert "| lstm | all, times in ms | " in texts["products"]
+    elif run == "2":
+        assert "equal bytes" in texts["equal-bytes"]
+    else:
+        assert "| nnet3-latgen-faster-batch | lstm | " in texts["decoding"]
