@@ -129,7 +129,7 @@ if [ $failed = 0 ]; then
     3)
       $try_out || step nccl 60 "$python" $bench/ceilings.py --only nccl
       step without 140 "$python" $bench/without.py "${paper[@]}" "${case[@]}" --networks "${few[@]}"
-      step decoding 150 "$python" $bench/decoding.py "${decoding[@]}" --networks "${few[@]}"
+      step decoding 150 "$python" $bench/utterances.py "${decoding[@]}" --networks "${few[@]}"
       step memory 170 "$python" $bench --memory-check $minibatches "${tiny[@]}" --networks \
         "${few[@]}"
       if command -v compute-sanitizer > /dev/null && ! $try_out; then

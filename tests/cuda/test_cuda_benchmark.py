@@ -52,7 +52,7 @@ def program(monkeypatch):
         "without",
         "ceilings",
         "products",
-        "decoding",
+        "utterances",
     ):
         sys.modules.pop(name, None)
 

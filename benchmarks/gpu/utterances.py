@@ -1,7 +1,7 @@
 """Outputs and lattices of whole utterances on a GPU, beside one thread of the CPU.
 
-    python benchmarks/gpu/decoding.py [--networks tdnn ...] [--utterances 12] [--try-out]
-    python benchmarks/gpu/decoding.py --on-paper
+    python benchmarks/gpu/utterances.py [--networks tdnn ...] [--utterances 12] [--try-out]
+    python benchmarks/gpu/utterances.py --on-paper
 
 Seconds are those that the programs log, without their start; of the GPU the best of two runs. Then
 the largest difference of outputs, or of the likelihoods of a frame. Models have random parameters,
