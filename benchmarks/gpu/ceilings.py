@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def nccl(like: Any, on_paper: bool) -> Iterator[str]:
     for size in _SUMMED:
         array = tensor.empty((size // 4,), like=like, dtype=np.float32)
         tensor.fill(array, 1.5)
-        took = best_seconds(lambda array=array: group.sum(array), like)
+        took = best_seconds(partial(group.sum, array), like)
         if not on_paper and not (array.get() == 1.5).all():
             raise UserError("NCCL's sum over one rank is not what it was given")
         yield f"sum over one rank of {size / 1e6:.0f} MB | {took * 1e3:.3f} ms"

@@ -16,6 +16,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ class Product(NamedTuple):
     @classmethod
     def of(cls, args: Sequence[Any]) -> Product:
         """From the arguments of `Cublas.bind`."""
-        return cls(*args[:5], *args[6:9], *args[10:13], *args[14:16], args[17])
+        values = [*args[:5], *args[6:9], *args[10:13], *args[14:16], args[17]]
+        return cls(*values)
 
     @property
     def gigaflops(self) -> float:
@@ -132,7 +134,7 @@ def measured(product: Product, like: Any) -> list[float]:
         return choose(algorithms)
 
     ours = microseconds(product, like, chosen)
-    each = [microseconds(product, like, lambda _, one=one: one) for one in proposed]
+    each = [microseconds(product, like, itemgetter(i)) for i in range(len(proposed))]
     return [*found, ours, min(each, default=ours)]
 
 
