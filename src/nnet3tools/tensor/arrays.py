@@ -221,15 +221,12 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextMana
     return _Scratch(shape, like, _dtype(like, dtype))
 
 
-def padded_scratch(shape: tuple[int, int], like: Array) -> AbstractContextManager[Array]:
-    """Context manager of a matrix with undefined contents; its memory goes back to a pool.
+@contextmanager
+def padded_scratch(shape: tuple[int, int], like: Array) -> Iterator[Array]:
+    """Yield a matrix with undefined contents; at the end its memory goes back to a pool.
 
     Device and type are those of `like`. On a GPU each row begins at a multiple of 4 elements.
     """
-    return scratch(shape, like) if on_host(like) else _padded_scratch(*shape, like)
-
-
-@contextmanager
-def _padded_scratch(rows: int, columns: int, like: Array) -> Iterator[Array]:
+    rows, columns = shape
     with scratch((rows, _padded_columns(columns, like)), like) as whole:
         yield whole[:, :columns]

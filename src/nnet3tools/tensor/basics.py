@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -85,24 +85,18 @@ def prod(
 _depth = [0]
 
 
-class _PreciseProducts(AbstractContextManager[None]):
-    def __enter__(self) -> None:
-        _depth[0] += 1
-
-    def __exit__(self, *_: object) -> None:
-        _depth[0] -= 1
-
-
-_precise = _PreciseProducts()
-
-
-def precise_products() -> AbstractContextManager[None]:
+@contextmanager
+def precise_products() -> Iterator[None]:
     """In the `with` block, matrix products have at least the 10 bits and the exponent of TF32.
 
     This is for sums of squares and the like, which leave the range of half precision. Where
     products are done in single precision, as on the CPU, it changes nothing.
     """
-    return _precise
+    _depth[0] += 1
+    try:
+        yield
+    finally:
+        _depth[0] -= 1
 
 
 def are_precise() -> bool:

@@ -58,12 +58,6 @@ def _images(indexes: IndexArray) -> IntArray:
     return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
 
 
-def _num_images(indexes: IndexArray) -> int:
-    if indexes[:, 2].any():
-        return len(_images(indexes))
-    return int(np.count_nonzero(np.bincount(indexes[:, 0])))
-
-
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
     """Fields start_t_S, t_step_S and num_t_S of a TimeGrid, where S is `side`, "in" or "out".
 
@@ -88,7 +82,7 @@ def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) ->
     RequestError, with the component's `name`, if none has a time.
     """
     return TimeGrid(
-        num_images=_num_images(input_indexes),
+        num_images=len(_images(input_indexes)),
         **_regular_times(name, input_indexes, "in"),
         **_regular_times(name, output_indexes, "out"),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.addresses import overlap
-from nnet3tools.tensor.cpu.element import Plan, can_walk, column_plan, layouts, plan_of
+from nnet3tools.tensor.cpu.element import Plan, can_walk, column_plan, layout, plan_of
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import walk_of
@@ -44,7 +44,7 @@ def aggregate_jobs(
         return None
     factors = _factors(alpha, full[axis] if reduce == "mean" else 1)
     operands = [out, *ins, float(beta), *factors]
-    key = expr, reduce, axis, beta != 0.0, *layouts(operands)
+    key = expr, reduce, axis, beta != 0.0, *map(layout, operands)
     plan = plan_of(key, lambda: _plan(expr, reduce, axis % len(full), full, operands, len(ins)))
     return [plan.job(operands)] if isinstance(plan, Plan) else None
 
@@ -106,13 +106,13 @@ def number_jobs(
     size, both = [*outer, sizes[-1]], [[*down, 0], *strides]
 
     found = plan_of(
-        ("chunks", expr, reduce, *layouts(first)),
+        ("chunks", expr, reduce, *map(layout, first)),
         lambda: _innermost_plan(
             expr, reduce, first, len(operands), False, size, both, _ADDED[True], chunk
         ),
     )
     merged = plan_of(
-        ("merge", reduce, len(factors), len(parts), *layouts(last)),
+        ("merge", reduce, len(factors), len(parts), *map(layout, last)),
         lambda: _innermost_plan(
             Placeholder(1), reduce, last, 1, False, [1, len(parts)], [[0, 0], [0, 1]], 1 << 30
         ),

@@ -72,16 +72,11 @@ def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | boo
     return remembered(_plans, key, make, _MAX_PLANS)
 
 
-def layouts(operands: Sequence[Any]) -> list[Any]:
-    """Hashable keys for a kernel's operands: their properties except addresses and float values."""
-    return [
-        (o.dtype, o.shape, o.strides)
-        if o.__class__ is np.ndarray
-        else o
-        if isinstance(o, (int, np.integer, np.bool_))
-        else o.__class__
-        for o in operands
-    ]
+def layout(operand: Any) -> Any:
+    """A hashable key for a kernel operand: all its properties except addresses and float values."""
+    if operand.__class__ is np.ndarray:
+        return operand.dtype, operand.shape, operand.strides
+    return operand if isinstance(operand, (int, np.integer, np.bool_)) else operand.__class__
 
 
 def can_walk(operands: Sequence[Any]) -> bool:
@@ -98,7 +93,7 @@ def can_walk(operands: Sequence[Any]) -> bool:
 
 def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job] | None:
     """Jobs (kernels with arguments) that compute the assignments; None if NumPy has to do it."""
-    key = assignments, *layouts(operands)
+    key = assignments, *map(layout, operands)
     plan = plan_of(key, lambda: _plan(assignments, operands))
     if not isinstance(plan, Plan):
         return [] if plan else None

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3tools.tensor.addresses import address
-from nnet3tools.tensor.operands import remembered
 
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 _REALS = {"s": ctypes.c_float, "d": ctypes.c_double}
@@ -138,6 +137,16 @@ class Gemm(NamedTuple):
         """Whether BLAS takes 64-bit sizes."""
         return bool(self.function.argtypes[3] is ctypes.c_int64)
 
+    def bound(self, alpha: float, beta: float) -> Callable[[], Any]:
+        """A callable that computes out = alpha op(a) op(b) + beta out."""
+        arguments = (
+            _ROW_MAJOR, _TRANS if self.flip_a else _NO_TRANS, _TRANS if self.flip_b else _NO_TRANS,
+            *self.out.shape, self.inner, alpha, address(self.a), self.stride_a,
+            address(self.b), self.stride_b, beta, address(self.out), self.stride_out,
+        )  # fmt: skip
+        # the partial keeps the arrays alive: BLAS sees only addresses
+        return functools.partial(_call, self.function, arguments, self)
+
 
 def gemm(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
@@ -158,48 +167,6 @@ def gemm(
         return None
     inner = a.shape[0] if trans_a else a.shape[1]
     return Gemm(function, out, a, b, flip_a, flip_b, stride, stride_a, stride_b, inner)
-
-
-_MAX_LAYOUTS = 4096
-_layouts: dict[Any, tuple[Any, ...] | None] = {}
-"""Layouts of operands -> arguments of BLAS that are equal for all operands that have them."""
-
-
-def bound_gemm(
-    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
-    alpha: float, beta: float,
-) -> Callable[[], Any] | None:  # fmt: skip
-    """A callable for out = alpha op(a) op(b) + beta out; None if BLAS cannot take the matrices."""
-    key = (
-        out.dtype, trans_a, trans_b, out.shape, out.strides, a.shape, a.strides, b.shape, b.strides
-    )  # fmt: skip
-    found = remembered(
-        _layouts, key, lambda: _layout_arguments(out, a, b, trans_a, trans_b), _MAX_LAYOUTS
-    )
-    if found is None:
-        return None
-    function, flips, first, stride_a, stride_b, stride_out = found
-    left, right = (b, a) if flips else (a, b)
-    arguments = (
-        *first, alpha, address(left), stride_a, address(right), stride_b, beta, address(out),
-        stride_out,
-    )  # fmt: skip
-    # the partial keeps the arrays alive: BLAS sees only addresses
-    return functools.partial(_call, function, arguments, (out, a, b))
-
-
-def _layout_arguments(
-    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
-) -> tuple[Any, ...] | None:
-    """(function, whether a is BLAS's second operand, first arguments, strides); None as `gemm`."""
-    if (found := gemm(out, a, b, trans_a, trans_b)) is None:
-        return None
-    first = (
-        _ROW_MAJOR, _TRANS if found.flip_a else _NO_TRANS, _TRANS if found.flip_b else _NO_TRANS,
-        *found.out.shape, found.inner,
-    )  # fmt: skip
-    strides = found.stride_a, found.stride_b, found.stride_out
-    return found.function, found.out is not out, first, *strides
 
 
 def _call(function: Callable[..., None], arguments: tuple[Any, ...], _alive: Any) -> None:

@@ -15,7 +15,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import add_scaled
-from nnet3tools.tensor.plain.blas import bound_gemm, thread_setter
+from nnet3tools.tensor.plain.blas import gemm, thread_setter
 from nnet3tools.tensor.plain.threads import LOCK, REGISTER_BYTES, num_threads, register, run_all
 from nnet3tools.tensor.registry import implements
 
@@ -106,8 +106,9 @@ def _bind(
     if alpha == 1.0 and beta == 0.0:
         return functools.partial(np.matmul, left, right, out)
     if out.ndim == a.ndim == b.ndim == 2 and out.dtype == a.dtype == b.dtype:
-        if (bound := bound_gemm(out, a, b, trans_a, trans_b, alpha, beta)) is not None:
-            return bound
+        found = gemm(out, a, b, trans_a, trans_b)
+        if found is not None:
+            return found.bound(alpha, beta)
     return functools.partial(_blocks, out, left, right, alpha, beta)
 
 
@@ -162,27 +163,24 @@ def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
         np.add(out, src, out=out, casting="unsafe")
     elif alpha == -1.0:
         np.subtract(out, src, out=out, casting="unsafe")
-    elif not _added_by_blocks(out, src, alpha):
+    elif not _added_scaled(out, src, alpha):
         add_scaled[out.dtype.name].bind(out, src, float(alpha))()
 
 
-def _added_by_blocks(out: np.ndarray, src: np.ndarray, alpha: float) -> bool:
-    """Add alpha * src to out by blocks of rows, as `add_scaled`, whose binding takes 50 us.
+def _added_scaled(out: np.ndarray, src: np.ndarray, alpha: float) -> bool:
+    """Add alpha * src to out if it is as simple as this: returns whether it was.
 
-    Returns False, without adding, unless both have one type and shape and no common memory.
+    Types and shapes must be equal, memory apart, and arrays small. Binding a formula takes 50 us.
     """
-    if out.shape != src.shape or out.dtype != src.dtype or not out.ndim:
+    if out.shape != src.shape or out.dtype != src.dtype or out.nbytes > REGISTER_BYTES:
         return False
-    rows = REGISTER_BYTES * len(out) // max(1, out.nbytes)
-    if not rows or np.may_share_memory(out, src):
+    if out.itemsize < 4:  # float16 is computed in float32
         return False
-    factor, products = out.dtype.type(alpha), register(0).view(out.dtype)
+    if np.may_share_memory(out, src):
+        return False
     with LOCK, np.errstate(all="ignore"):
-        for start in range(0, len(out), rows):
-            target, part = out[start : start + rows], src[start : start + rows]
-            product = products[: part.size].reshape(part.shape)
-            np.multiply(part, factor, out=product)
-            np.add(target, product, out=target)
+        product = register(0).view(out.dtype)[: out.size].reshape(out.shape)
+        np.add(out, np.multiply(src, out.dtype.type(alpha), product), out)
     return True
 
 
