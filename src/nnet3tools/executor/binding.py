@@ -10,6 +10,7 @@ from nnet3tools.executor.bound_program import BoundProgram, Segment, Step
 from nnet3tools.executor.lowering import lower_command, lower_moves
 from nnet3tools.executor.memory_need import memory_need, need_text
 from nnet3tools.executor.memory_plan import MemoryPlan, io_blocks, plan_memory
+from nnet3tools.executor.partial_sums import find_parts
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
@@ -70,6 +71,7 @@ def bind_program(
     except MemoryError:
         raise out_of_memory(plan, computation, nnet, _free_bytes(arena)) from None
     program = BoundProgram(computation, plan, memory, nnet, nnet_to_update, nnet_to_store_stats)
+    program.parts = find_parts(program, analysis)
     program.segments = _segments(program)
     return program
 

@@ -50,6 +50,10 @@ class BoundProgram:
         """Segments of steps, which run in the order of `Segment.next`."""
         self.memos: dict[int, object] = {}
         """Memo number -> memo returned by Propagate, until Backprop uses it."""
+        self.parts: dict[int, int] = {}
+        """Backprop of a part of the rows -> the later command that updates the model from sums."""
+        self.sums: dict[int, Array] = {}
+        """Command that updates the model from sums -> the sums, in float64, that its parts make."""
         self._views: dict[tuple[int, int], Array] = {}
 
     def block(self, index: int) -> Array:

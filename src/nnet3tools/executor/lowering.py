@@ -36,6 +36,7 @@ from nnet3tools.program.commands import (
     SetConst,
 )
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.operators.compress import compress, decompress
 
 C = TypeVar("C", bound=Command)
@@ -135,16 +136,23 @@ def _propagate(program: BoundProgram, c: int, command: Propagate) -> Step:
 @lowers(Backprop)
 def _backprop(program: BoundProgram, c: int, command: Backprop) -> Step:
     component = program.nnet.component(command.component)
+    update = program.parts.get(c, c)
+    is_first_part = update != c and update not in program.sums
+    if is_first_part:
+        program.sums[update] = tensor.empty(component.sums_shape, program.arena, np.float64)
+    sums = program.sums.get(update)
     args = BackpropArgs(
         program.nnet.component_names[command.component],
         program.precomputed(command.precomputed),
         program.optional_view(c, command.in_value),
         program.optional_view(c, command.out_value),
         program.view(c, command.out_deriv),
-        None,
+        sums,
         _component_to_update(program, command),
         program.optional_view(c, command.in_deriv),
     )
+    if is_first_part:
+        return in_turn([partial(tensor.fill, sums, 0.0), partial(component.backprop, args)])
     if not command.memo:
         return partial(component.backprop, args)
     memos, memo_number = program.memos, command.memo

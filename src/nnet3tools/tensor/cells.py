@@ -59,6 +59,10 @@ _RESULTS: dict[str, dict[str, str]] = {
     "params_deriv": {
         "p_i": "col_sum(d_i * before)", "p_f": "col_sum(d_f * before)", "p_o": "col_sum(d_o * c)",
     },
+    "params_sum": {
+        "p_i": "p_i + col_sum(d_i * before)", "p_f": "p_f + col_sum(d_f * before)",
+        "p_o": "p_o + col_sum(d_o * c)",
+    },
     "value_sum": {f"v_{k}": f"v_{k} + col_sum({k})" for k in _GATES},
     "deriv_sum": {
         f"s_{k}": f"s_{k} + col_sum({f'1 - {k} * {k}' if k in 'gh' else f'{k} * (1 - {k})'})"
@@ -118,20 +122,22 @@ def lstm_nonlinearity_backprop(
     params_deriv: Array | None = None,
     value_sum: Array | None = None,
     deriv_sum: Array | None = None,
+    params_sum: Array | None = None,
 ) -> Iterator[Call]:
     """Compute the derivatives of LSTM cells; out_deriv (rows, 2 C) is that by their output [c, m].
 
-    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Add the sums over the rows of
-    i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum` (5, C).
-    The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: -repair * (2 i - 1) is
-    added at the argument of sigmoid i, -repair * h at that of tanh h. The decorator runs the
-    yielded Calls.
+    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C), or add the latter's value to
+    `params_sum` instead. Add the sums over the rows of i, f, g, o, h to `value_sum` and of the
+    derivatives of these functions to `deriv_sum` (5, C). The rows of `repair` (5, C) pull saturated
+    units of i, f, g, o, h back: -repair * (2 i - 1) is added at the argument of sigmoid i, -repair
+    * h at that of tanh h. The decorator runs the yielded Calls.
     """
     dim = params.shape[1]
     parts = _lstm_parts(x, dim)
     given = {
         "in_deriv": None if in_deriv is None else _lstm_parts(in_deriv, dim)[:5],
-        "params_deriv": params_deriv, "value_sum": value_sum, "deriv_sum": deriv_sum,
+        "params_deriv": params_deriv, "params_sum": params_sum,
+        "value_sum": value_sum, "deriv_sum": deriv_sum,
     }  # fmt: skip
     results = {name: rows for name, rows in given.items() if rows is not None}
     if results:

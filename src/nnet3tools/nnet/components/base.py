@@ -87,7 +87,7 @@ class BackpropArgs(NamedTuple):
     out_deriv: Array
     """(output rows, output_dim): derivative of the objective with respect to the output."""
     memo: Memo
-    """The return value of `propagate`."""
+    """The return value of `propagate`, or sums (see `Component.sums_shape`)."""
     to_update: Component | None
     """Receives the parameter change or gradient; may be the component itself."""
     in_deriv: Array
@@ -131,6 +131,15 @@ class Component(Declared):
             cls.FLAGS |= Properties.REORDERS_INDEXES
         if cls.store_stats is not base.store_stats:
             cls.FLAGS |= Properties.STORES_STATS
+
+    @property
+    def sums_shape(self) -> tuple[int, ...]:
+        """The shape of the sums over rows that are all an update needs; empty if it needs more.
+
+        A `backprop` of some rows, without `to_update`, adds to the sums (float64) that it gets as
+        `memo`. A later one of all rows, without `in_deriv`, updates from them.
+        """
+        return ()
 
     @property
     def is_quantized(self) -> bool:

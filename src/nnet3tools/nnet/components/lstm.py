@@ -26,6 +26,11 @@ _repair_scales = tensor.element("_1 = where(_2 / _3 < _4, _5, 0)")
 _count_saturated = tensor.aggregate("where(_1 / _2 < _3, 1.0, 0.0)", "sum", axis=1)
 
 
+def _split(sums: Array) -> dict[str, Array]:
+    """The parts of `LstmNonlinearityComponent`'s sums, by the names of the operator's arguments."""
+    return {"params_sum": sums[:3], "value_sum": sums[3:8], "deriv_sum": sums[8:]}
+
+
 @register
 class LstmNonlinearityComponent(UpdatableComponent):
     """LSTM cell with peepholes: [x_i, x_f, x_c, x_o, c(t-1)(, 3 dropout scales)] -> [c(t), m(t)].
@@ -73,6 +78,10 @@ class LstmNonlinearityComponent(UpdatableComponent):
     def num_units_seen(self) -> float:
         """Number of cells times the number of rows in the statistics."""
         return self.count * self.cell_dim
+
+    @property
+    def sums_shape(self) -> tuple[int, ...]:
+        return 3 + 5 + 5, self.cell_dim
 
     def init_from_config(self, line: ConfigLine) -> None:
         """Draw random peephole weights; read a scale and thresholds of self-repair."""
@@ -138,8 +147,9 @@ class LstmNonlinearityComponent(UpdatableComponent):
             _repair_scales(repair, self.deriv_sum, self.count + 1.0, thresholds, scales)
             scale_as_derivative(repair)
             operands = (args.in_value, self.params, args.out_deriv, repair, args.in_deriv)
+            sums = {} if args.memo is None else _split(args.memo)
             if args.to_update is None:
-                tensor.lstm_nonlinearity_backprop(*operands)
+                tensor.lstm_nonlinearity_backprop(*operands, **sums)
                 return
             assert isinstance(args.to_update, LstmNonlinearityComponent)
             # Before the sums change below, because they may be those that decided on the repairs.
@@ -147,9 +157,13 @@ class LstmNonlinearityComponent(UpdatableComponent):
                 args.to_update.self_repair_total, self.deriv_sum, self.count + 1.0, thresholds,
                 alpha=args.in_value.shape[0], beta=1.0,
             )  # fmt: skip
-            tensor.lstm_nonlinearity_backprop(
-                *operands, params_deriv, args.to_update.value_sum, args.to_update.deriv_sum
-            )
+            totals = args.to_update.value_sum, args.to_update.deriv_sum
+            if sums:
+                tensor.copy(params_deriv, sums["params_sum"])
+                tensor.add(totals[0], sums["value_sum"])
+                tensor.add(totals[1], sums["deriv_sum"])
+            else:
+                tensor.lstm_nonlinearity_backprop(*operands, params_deriv, *totals)
             args.to_update.count += args.in_value.shape[0]
             args.to_update._update(params_deriv)
 

@@ -1,0 +1,69 @@
+"""Backprops that add up, in the steps of a recurrence, what the model's update needs of all rows.
+
+The optimizer lets one Backprop of all rows update a component, after others that give the
+derivatives of the inputs for some rows each. An LSTM's nonlinearity would compute everything twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.executor.bound_program import BoundProgram
+from nnet3tools.program.analysis import Analysis
+from nnet3tools.program.commands import Backprop, BackpropNoModelUpdate
+from nnet3tools.program.operands import AccessType
+from nnet3tools.tensor.registry import on_host
+
+
+def find_parts(program: BoundProgram, analysis: Analysis) -> dict[int, int]:
+    """Number of each command that does a part of an update's rows -> that of the update's command.
+
+    The parts have all rows of the update, each once, and no later command changes what they read.
+    """
+    found: dict[int, int] = {}
+    if not (program.computation.need_model_derivative and on_host(program.arena)):
+        return found  # on a GPU, sums of few rows at a time take longer
+    commands = program.computation.commands
+    for c, command in enumerate(commands):
+        if type(command) is not Backprop or command.in_deriv:
+            continue
+        if program.nnet.component(command.component).sums_shape:
+            parts = [
+                p for p, other in enumerate(commands[:c])
+                if type(other) is BackpropNoModelUpdate and other.component == command.component
+            ]  # fmt: skip
+            if parts and _cover(program, parts, c) and _stay(analysis, parts, c):
+                found |= dict.fromkeys(parts, c)
+    return found
+
+
+def _cover(program: BoundProgram, parts: list[int], c: int) -> bool:
+    """Whether the rows that Backprops `parts` read are, in some order, those of Backprop `c`."""
+    computation, plan = program.computation, program.plan
+    found = []
+    for name in ("in_value", "out_deriv"):
+        own, *others = (
+            computation.submatrices[getattr(computation.commands[p], name)] for p in (c, *parts)
+        )
+        matrix, columns = own.matrix_index, (own.col_offset, own.num_cols)
+        if any((s.matrix_index, s.col_offset, s.num_cols) != (matrix, *columns) for s in others):
+            return False
+        if any(plan.after(p, matrix) != plan.after(c, matrix) for p in parts):
+            return False
+        begins = [s.row_offset - own.row_offset for s in others]
+        found.append([(b, b + s.num_rows) for b, s in zip(begins, others, strict=True)])
+    begin, end = zip(*sorted(found[0]), strict=True)
+    return found[0] == found[1] and (*begin, own.num_rows) == (0, *end)
+
+
+def _stay(analysis: Analysis, parts: list[int], c: int) -> bool:
+    """Whether no command after each of `parts`, and before `c`, writes to what the part reads."""
+    for p in parts:
+        command = analysis.computation.commands[p]
+        assert isinstance(command, BackpropNoModelUpdate)
+        read = np.array([command.in_value, command.out_deriv])
+        for variable in analysis.variables.of_submatrices(read)[1].tolist():
+            commands, types = analysis.variable_accesses.of_item(variable)
+            if ((commands > p) & (commands < c) & (types & int(AccessType.WRITE) != 0)).any():
+                return False
+    return True
