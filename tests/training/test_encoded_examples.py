@@ -16,6 +16,7 @@ from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.merging import merge_chain_examples
 from nnet3tools.chain.selection import CHAIN_CHANGES, ChainSelection
 from nnet3tools.errors import DataError
+from nnet3tools.io import encoded
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.compressed import CompressionMethod
 from nnet3tools.io.encoded import EncodedRecord
@@ -136,6 +137,8 @@ CHAIN = Family(
     },
     4,
 )  # fmt: skip
+
+
 JUMPS = np.array([[0, 0, 0], [0, 900, 0], [0, 901, 2]], np.int32)
 CASES: dict[str, tuple[Family, Callable[[], list]]] = {
     **{f"{a}, {b}": (FRAMES, partial(examples, a, b)) for a, b in PAIRS},
@@ -149,8 +152,15 @@ ODD: dict[str, tuple[Family, Callable[[], list]]] = {
 }
 
 
+@pytest.fixture(params=[encoded._WORTH_SCANNING, 0], ids=["walked", "scanned"])
+def found_by(request, monkeypatch) -> None:
+    """Let C find chain examples from the second one on, or Python find all."""
+    monkeypatch.setattr(encoded, "_WORTH_SCANNING", request.param)
+
+
 @pytest.mark.parametrize("stream", [io.BytesIO, partial(Trickle, piece=999)])
 @pytest.mark.parametrize("case", CASES | ODD)
+@pytest.mark.usefixtures("found_by")
 def test_all_bytes_and_keys_pass_whatever_is_at_hand(case, stream) -> None:
     family, build = (CASES | ODD)[case]
     values = build()
@@ -182,6 +192,7 @@ def _garbled(data: bytes, generator: random.Random) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("case", ["full, one hot", "by columns, uneven", *list(CASES)[-2:], *ODD])
+@pytest.mark.usefixtures("found_by")
 def test_garbled_archives_have_the_error_of_the_full_reader(case) -> None:
     family, build = (CASES | ODD)[case]
     values = build()

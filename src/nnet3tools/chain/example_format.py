@@ -214,7 +214,7 @@ def supervision_weight(encoded: EncodedRecord[Any]) -> float:
     return weight
 
 
-CHAIN_LAYOUTS = LayoutTable(CHAIN_EXAMPLE_RECORD)
+CHAIN_LAYOUTS = LayoutTable(CHAIN_EXAMPLE_RECORD, imported_later("chain.native.entries", "scanner"))
 
 ENCODED_CHAIN_EXAMPLES = encoded_holder("a chain example", CHAIN_LAYOUTS, CHAIN_EXAMPLE_RECORD)
 """The holder of tables of chain examples that are encoded where that is possible."""

@@ -12,7 +12,7 @@ import io
 import itertools
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +29,8 @@ _COMMON = 8
 """Records of a layout after which its pattern is made, which takes as long as reading about 10."""
 _MOST_COSTLY_PATTERN = 4000
 _MAX_COMMON, _MAX_RARE = 32, 200
+_WORTH_SCANNING = 1000
+"""Records found one by one, in 30 ms, after which a scanner is loaded, which takes up to 100 ms."""
 
 
 class Layout:
@@ -152,10 +154,14 @@ class EncodedRecord(Generic[T]):
 
 
 class LayoutTable:
-    """Recognizes encoded records of the kind that `record` describes, by earlier, similar ones."""
+    """Recognizes encoded records of the kind that `record` describes, by earlier, similar ones.
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    `scanner(layouts)` returns None, or an object whose method `find(data)` returns the entries
+    (key, record) at the start of `data` that have one of the layouts, and the end of the last one.
+    """
+
+    def __init__(self, record: Record, scanner: Callable[..., Any] = lambda layouts: None) -> None:
+        self._record, self._scanner, self._num_found = record, scanner, 0
         self._layouts: dict[tuple[Any, Any], Layout] = {}
         self._common: list[Layout] = []  # the one matched last is first
 
@@ -175,6 +181,7 @@ class LayoutTable:
             layout, end = matched
         if not layout.rest:
             return EncodedRecord(bytes(data[start:end]), layout), end
+        self._num_found += 1
         walk = ByteWalk(data, end)
         try:
             for step in layout.rest:
@@ -190,6 +197,11 @@ class LayoutTable:
     def entries(self, reader: Reader) -> Iterator[tuple[str, EncodedRecord[Any]]]:
         """Consume entries that are complete in the reader's buffer; yield (key, record) of each."""
         if not self._common or self._common[0].rest:
+            size = self._num_found > _WORTH_SCANNING
+            while size and (scanner := self._scanner(tuple(self._common))):
+                entries, size = scanner.find(reader.buffered(AT_HAND))
+                reader.advance(size)
+                yield from entries
             yield from encoded_entries(reader, self.find)
             return
         for layout, run in self.runs(reader):

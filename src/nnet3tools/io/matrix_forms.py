@@ -53,6 +53,11 @@ class AnyBytes:
         """A regular expression, with one group, that matches these bytes."""
         return b"(.{%d})" % self.size
 
+    @property
+    def pieces(self) -> tuple[tuple[bytes, int], ...]:
+        """As MatrixForm.pieces: only arbitrary bytes."""
+        return ((b"", self.size),)
+
 
 @dataclass(frozen=True)
 class MatrixForm:
@@ -89,15 +94,20 @@ class MatrixForm:
 
     @property
     def _pattern(self) -> bytes:
-        rows, cols = self.num_rows, self.num_cols
         if self.token == "SM":
-            start = re.escape(b"SM \4" + struct.pack("<i", rows))
-            return start + rb"(?:%b){%d}" % (self._row_pattern, rows)
+            start = re.escape(b"SM \4" + struct.pack("<i", self.num_rows))
+            return start + rb"(?:%b){%d}" % (self._row_pattern, self.num_rows)
+        return b"".join([re.escape(text) + b".{%d}" % size for text, size in self.pieces])
+
+    @property
+    def pieces(self) -> tuple[tuple[bytes, int], ...]:
+        """Bytes and the number of arbitrary bytes after them; empty for a sparse matrix."""
+        if self.token == "SM":
+            return ()
+        rows, cols, size = self.num_rows, self.num_cols, self._size_of_elements
         if self.token == "FM":
-            start = b"FM " + re.escape(struct.pack("<cici", b"\4", rows, b"\4", cols))
-        else:
-            start = self.token.encode() + b" .{8}" + re.escape(struct.pack("<ii", rows, cols))
-        return start + b".{%d}" % self._size_of_elements
+            return ((b"FM " + struct.pack("<cici", b"\4", rows, b"\4", cols), size),)
+        return (self.token.encode() + b" ", 8), (struct.pack("<ii", rows, cols), size)
 
     @property
     def _row_pattern(self) -> bytes:

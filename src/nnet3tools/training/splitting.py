@@ -242,29 +242,23 @@ class UtteranceSplitter:
         """The chunks of an utterance of `length` input frames; none if it is too short."""
         o = self.options
         sizes = self._draw_sizes(length) if self._sizes else [length]
-        if not sizes:
-            firsts = []
-        elif self._sizes:
-            gaps = self._gaps(length, sizes)
-            firsts = (np.cumsum(gaps) + np.cumsum([0, *sizes[:-1]])).tolist()
-        else:
-            firsts = [0]
+        firsts = np.zeros(len(sizes), int)
+        if sizes and self._sizes:
+            firsts = np.cumsum(self._gaps(length, sizes)) + np.cumsum([0, *sizes[:-1]])
         weights = self._output_weights(length, firsts, sizes, o.frame_subsampling_factor)
         initial, final = o.contexts_at_ends
         lefts = [initial, *[o.left_context] * len(sizes)]
         rights = [*[o.right_context] * (len(sizes) - 1), final]
-        chunks = list(map(Chunk, firsts, sizes, lefts, rights, weights))
-        self._count(length, chunks)
-        return chunks
+        self._count(length, firsts, sizes)
+        return list(map(Chunk, firsts.tolist(), sizes, lefts, rights, weights))
 
     @staticmethod
     def _output_weights(
-        length: int, firsts: list[int], sizes: list[int], factor: int
+        length: int, firsts: np.ndarray, sizes: list[int], factor: int
     ) -> list[np.ndarray]:
-        begins, ends = np.array(firsts, int) // factor, np.add(firsts, sizes).astype(int) // factor
-        steps = np.zeros(-(-length // factor) + 1, np.int32)
-        np.add.at(steps, begins, 1)
-        np.add.at(steps, ends, -1)
+        begins, ends = firsts // factor, (firsts + sizes).astype(int) // factor
+        num = -(-length // factor) + 1
+        steps = np.bincount(begins, minlength=num) - np.bincount(ends, minlength=num)
         weights = (1.0 / np.maximum(steps.cumsum(), 1)).astype(np.float32)
         return [weights[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
 
@@ -289,13 +283,11 @@ class UtteranceSplitter:
         log.warning(f"{where} {utterance}: {what}")
         return False
 
-    def _count(self, length: int, chunks: list[Chunk]) -> None:
+    def _count(self, length: int, firsts: np.ndarray, sizes: list[int]) -> None:
         self._num_utterances += 1
         self._input_frames += length
-        self._count_of_size.update([chunk.num_frames for chunk in chunks])
-        firsts = np.array([chunk.first_frame for chunk in chunks], int)
-        ends = firsts + [chunk.num_frames for chunk in chunks]
-        self._overlap_frames += int(np.maximum(0, ends[:-1] - firsts[1:]).sum())
+        self._count_of_size.update(sizes)
+        self._overlap_frames += int(np.maximum(0, (firsts + sizes)[:-1] - firsts[1:]).sum())
 
     def print_stats(self) -> None:
         """Log the numbers of utterances and chunks, and the lengths of chunks."""
