@@ -77,13 +77,11 @@ class TdnnIndexes(PrecomputedIndexes):
         """All `part`s as ranges of one view of `rows`; None if that has many more rows than one."""
         offsets, stride = self.row_offsets.tolist(), self.row_stride
         first = min(offsets)
-        count = num_rows + (max(offsets) - first) // stride
+        starts, rest = zip(*(divmod(offset - first, stride) for offset in offsets), strict=True)
+        count = num_rows + max(starts)
         end = first + stride * (count - 1) + 1
-        if len(offsets) == 1 or 4 * count > 5 * num_rows or end > len(rows):
+        if any(rest) or len(starts) == 1 or 4 * count > 5 * num_rows or end > len(rows):
             return None
-        if any((offset - first) % stride for offset in offsets):
-            return None
-        starts = [(offset - first) // stride for offset in offsets]
         return JoinedParts(rows[first:end:stride], starts, num_rows)
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
@@ -105,13 +103,9 @@ class TdnnIndexes(PrecomputedIndexes):
         A run is then all of a run of another part or shares no row with it. On a GPU, what is done
         to the runs of all parts is one kernel.
         """
-        offsets, stride = self.row_offsets.tolist(), self.row_stride
-        ahead = [
-            (offset - offsets[i]) // stride
-            for offset in offsets
-            if (offset - offsets[i]) % stride == 0
-        ]
-        others = {rows % num_rows for rows in ahead if abs(rows) < num_rows}
+        offsets = self.row_offsets.tolist()
+        ahead = [divmod(offset - offsets[i], self.row_stride) for offset in offsets]
+        others = {n % num_rows for n, rest in ahead if not rest and abs(n) < num_rows}
         for begin, end in itertools.pairwise([*sorted(others), num_rows]):
             yield slice(begin, end)
 
