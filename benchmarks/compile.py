@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -127,6 +128,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("directories", nargs="+", type=Path)
     options = parser.parse_args()
+    os.environ["NNET3TOOLS_NO_PROGRAM_CACHE"] = "1"
     print(f"{'':40} {'ours':>11} | {'Kaldi':>11} | ratio")
     for directory in options.directories:
         nnet, request = read_case(directory)

@@ -17,6 +17,8 @@ pytest.register_assert_rewrite("support")
 # NumPy, the reference, unless a test asks for compiled kernels: tests see thousands of formulas
 # once each. The reference cases of Kaldi run with the programs' own default.
 os.environ.setdefault("NNET3TOOLS_CPU_KERNELS", "numpy")
+# Tests of compilation compile. tests/optimizer/test_kept_programs.py has programs from the cache.
+os.environ.setdefault("NNET3TOOLS_NO_PROGRAM_CACHE", "1")
 
 # A shell starts background jobs with SIGINT ignored, which programs that tests interrupt inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -182,22 +182,22 @@ def test_what_is_checked_is_what_is_loaded(fresh, tmp_path, monkeypatch):
     (kept,) = files(tmp_path)
     other = tmp_path / "other.so"
     other.write_bytes(kept.read_bytes())
-    real = library.open_library
+    real = library.open_kept
 
     def swapped(path):
-        descriptor = real(path)
+        found = real(path)
         replaced(path, b"another library")
-        return descriptor
+        return found
 
-    monkeypatch.setattr(library, "open_library", swapped)
+    monkeypatch.setattr(library, "open_kept", swapped)
     monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     monkeypatch.setattr(compiler.Compiler, "build", lambda *_: pytest.fail("compiled again"))
     doubled()
-    monkeypatch.setattr(library, "open_library", real)
+    monkeypatch.setattr(library, "open_kept", real)
     kept.unlink()
     kept.symlink_to(other)
-    assert cache.open_library(kept) is None
-    assert cache.open_library(other) is not None
+    assert cache.open_kept(kept) is None
+    assert cache.open_kept(other) is not None
 
 
 @needs_compiler

@@ -42,7 +42,7 @@ from nnet3tools.program.commands import (
 from nnet3tools.program.component_facts import ComponentFacts
 from nnet3tools.program.computation import Computation, DebugInfo, MatrixDebugInfo, PrecomputedInfo
 
-AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
+AfterExploring = Callable[[GraphBuilder, ComputationRequest], object]
 
 
 class PlannedSteps(NamedTuple):

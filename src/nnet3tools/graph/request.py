@@ -97,12 +97,13 @@ class ComputationRequest:
     store_component_stats: bool = False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ComputationRequest) and self._key() == other._key()
+        return isinstance(other, ComputationRequest) and self.key() == other.key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.key())
 
-    def _key(self) -> tuple[object, ...]:
+    def key(self) -> tuple[object, ...]:
+        """All that is asked, as a tuple of hashable values."""
         specs = [tuple(spec._key() for spec in io) for io in (self.inputs, self.outputs)]
         return (*specs, self.need_model_derivative, self.store_component_stats)
 

@@ -12,25 +12,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
-from nnet3tools.graph.builder import GraphBuilder
-from nnet3tools.graph.queue_search import QueueSearch
-from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.tensor.cpu.choice import are_native
+
+if TYPE_CHECKING:
+    from nnet3tools.graph.builder import GraphBuilder
+    from nnet3tools.graph.request import ComputationRequest
 
 _MAX_HOPS = 10000
 _FEW = 500
 """Python searches up to this many cindexes: it takes 3 ms, as long as loading the C library."""
 
 
-def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> None:
+def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> list[int]:
     """Draw as many numbers from `tensor.random` as Kaldi draws while it builds a request's graph.
 
-    `builder` must have explored this request only, and must not have pruned the graph yet.
+    `builder` must have explored this request only, and must not have pruned the graph yet. The
+    result is the sizes for which `draw_checks` draws the same.
     """
+    sizes = list(sizes_by_hop(builder, request))
+    draw_checks(sizes)
+    return sizes
+
+
+def draw_checks(sizes: Iterable[int]) -> None:
+    """Draw as Kaldi while its search of a graph has found sizes[i] cindexes after hop i."""
     num_cindexes = 0
-    for hop, num_cindexes in enumerate(sizes_by_hop(builder, request), 1):
+    for hop, num_cindexes in enumerate(sizes, 1):
         if tensor.random.rand_int(1, hop + 1) == 1:
             _draw_check(num_cindexes)
     if tensor.random.rand_int(1, 2) == 1:
@@ -45,6 +55,8 @@ def sizes_by_hop(builder: GraphBuilder, request: ComputationRequest) -> Iterable
 
         if (library := search_library()) is not None:
             return NativeSearch(library, builder, request).sizes(max_hops)
+    from nnet3tools.graph.queue_search import QueueSearch
+
     return islice(QueueSearch(builder, request).sizes(), max_hops)
 
 

@@ -1,29 +1,33 @@
 """From a request to an optimized program, with a cache of earlier programs."""
 
+from __future__ import annotations
+
 import gc
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
-from nnet3tools.compiler.compiler import AfterExploring, Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import ProgramError
 from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.expand import expand_computation
+from nnet3tools.optimizer.kept_programs import KeptPrograms, kept_programs
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.optimizer.pass_context import PassContext
-from nnet3tools.optimizer.pipeline import AfterPass, optimize
-from nnet3tools.optimizer.rewrites import Rewrites
 from nnet3tools.optimizer.shortcut import mini_request
-from nnet3tools.program.analysis import Analyst
-from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import max_memory_use
-from nnet3tools.program.printing import program_text
+
+if TYPE_CHECKING:  # a kept program needs none of these
+    from nnet3tools.compiler.compiler import AfterExploring, Compiler
+    from nnet3tools.optimizer.pipeline import AfterPass
+    from nnet3tools.optimizer.rewrites import Rewrites
+    from nnet3tools.program.analysis import Analyst
 
 _KINDS_OF_WORK = (
     "compilation",
@@ -79,7 +83,7 @@ class CachingOptimizingCompiler:
         """Whether every program in the cache was compiled for this very network structure; cache
         files of Kaldi's do not say what they were made for."""
         self._compiler: Compiler | None = None
-        self._rewrites = Rewrites()
+        self._rewrites: Rewrites | None = None
 
     def compile(self, request: ComputationRequest) -> Computation:
         """The optimized program for a request, from the cache if it is there.
@@ -178,14 +182,36 @@ class CachingOptimizingCompiler:
             self.seconds["shortcut expansion"] += time.perf_counter() - began
         _log_size(f"expansion to {num_sequences} sequences", expanded, began)
         if log.get_verbose() >= 3:
+            from nnet3tools.program.analysis import Analyst
+
             self._check(expanded, request, Analyst(self.nnet))
         return expanded
 
+    @cached_property
+    def _kept(self) -> KeptPrograms | None:
+        """Programs that earlier processes compiled; None if a caller watches the compilation."""
+        if self._after_pass or self._after_exploring not in (None, draw_graph_checks):
+            return None
+        return kept_programs(self.nnet, self.optimize_options, self.options.output_debug_info)
+
     def _compile_whole(self, request: ComputationRequest) -> Computation:
+        """The program for a request as it stands, from the cache folder if it is there."""
+        if self._kept is None:
+            return self._compile_now(request, self._after_exploring)
+        return self._kept.program(request, self._compile_now, self._after_exploring is not None)
+
+    def _compile_now(
+        self, request: ComputationRequest, after_exploring: AfterExploring | None
+    ) -> Computation:
+        from nnet3tools.compiler.compiler import Compiler
+        from nnet3tools.optimizer.pass_context import PassContext
+        from nnet3tools.optimizer.pipeline import optimize
+        from nnet3tools.optimizer.rewrites import Rewrites
+
         began = time.perf_counter()
         if is_first := self._compiler is None:
-            self._compiler = Compiler(self.nnet)
-        computation = self._compiler.compile([request], self.options, self._after_exploring)
+            self._compiler, self._rewrites = Compiler(self.nnet), Rewrites()
+        computation = self._compiler.compile([request], self.options, after_exploring)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
         context = PassContext(self.nnet, self.optimize_options, request.max_output_time)
@@ -204,6 +230,8 @@ class CachingOptimizingCompiler:
 
     def _log_program(self, what: str, computation: Computation) -> None:
         if log.get_verbose() >= 4:
+            from nnet3tools.program.printing import program_text
+
             log.vlog(4, f"{what} program:\n{program_text(computation, self.nnet)}")
 
     def _check(
@@ -213,6 +241,8 @@ class CachingOptimizingCompiler:
         analyst: Analyst,
         check_rewrite: bool = False,
     ) -> None:
+        from nnet3tools.program.checker import check_computation
+
         began = time.perf_counter()
         check_computation(
             computation, self.nnet, request, check_rewrite=check_rewrite, analyst=analyst

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
-from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -202,6 +201,8 @@ def difference_text(before: Computation, after: Computation, nnet: Nnet) -> str:
 
     Commands that differ in their number only are equal.
     """
+    from difflib import SequenceMatcher
+
     removed, added = _lines(before, nnet), _lines(after, nnet)
     # Numbers of commands change with every command before them.
     old = [_NUMBER.sub("", line, count=1) for line in removed]

@@ -1,8 +1,8 @@
-"""The cache of compiled kernels: a folder that no other user can write.
+"""The cache of compiled kernels and of compiled programs: folders that no other user can write.
 
 A library is code that this process runs. It is loaded only if the file, its folder and all parents
 belong to this user or root and no other user can write them. If there is no such folder, libraries
-are in a private temporary folder of the process.
+are in a private temporary folder of the process. The same holds for programs of matrix commands.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _VARIABLE = "NNET3TOOLS_CACHE"
 _DIGEST = hashlib.sha256().digest_size
 
 
-def cache_folder() -> Path | None:
-    """The folder for compiled kernels, created if necessary; None if it cannot be trusted."""
-    folder = _wanted()
+def cache_folder(name: str = "kernels") -> Path | None:
+    """The folder `name` of the cache, created if necessary; None if it cannot be trusted."""
+    folder = _wanted(name)
     if folder is None:
         return None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        log.vlog(1, f"compiled kernels are not kept: {folder}: {error.strerror}")
+        log.vlog(1, f"compiled {name} are not kept: {folder}: {error.strerror}")
         return None
     if not is_trusted(folder) or not os.access(folder, os.W_OK | os.X_OK):
-        log.vlog(1, f"compiled kernels are not kept: another user can write {folder}")
+        log.vlog(1, f"compiled {name} are not kept: another user can write {folder}")
         return None
     return folder
 
 
-def _wanted() -> Path | None:
-    """The path of the user's cache folder for kernels; None if there is no home to hold it."""
+def _wanted(name: str) -> Path | None:
+    """The path of the folder `name` of the user's cache; None if there is no home to hold it."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
         if given := os.environ.get(_VARIABLE):
-            return Path(given).absolute() / "kernels"
+            return Path(given).absolute() / name
         root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     except (RuntimeError, OSError):  # a user without a home; a working directory that is gone
         return None
-    return root / "nnet3tools" / "kernels"
+    return root / "nnet3tools" / name
 
 
 def is_trusted(path: Path) -> bool:
@@ -74,8 +74,8 @@ def private_folder() -> AbstractContextManager[str]:
     return tempfile.TemporaryDirectory(prefix="nnet3-kernels-", ignore_cleanup_errors=True)
 
 
-def open_library(path: Path) -> int | None:
-    """Open a library file; returns its descriptor, or None for one that must not be loaded.
+def open_kept(path: Path) -> tuple[int, bytes] | None:
+    """Open a file of the cache; returns its descriptor and content, or None for one not to be used.
 
     No other user can have written the file, and it ends with the digest of all bytes before. Both
     are checked through the descriptor, so that no other file can take the path's place afterwards.
@@ -87,21 +87,20 @@ def open_library(path: Path) -> int | None:
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read()
             if hashlib.sha256(data[:-_DIGEST]).digest() == data[-_DIGEST:]:
-                return descriptor
+                return descriptor, data[:-_DIGEST]
         os.close(descriptor)
     return None
 
 
-def publish(made: Path, target: Path) -> bool:
-    """Copy the library `made` to the path `target` atomically; returns whether that worked."""
+def publish(data: bytes, target: Path) -> bool:
+    """Write `data` and its digest to the path `target` atomically; returns whether that worked."""
     temporary = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
-        data = made.read_bytes()
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data + hashlib.sha256(data).digest())
         os.replace(temporary, target)
     except OSError as error:
-        log.vlog(1, f"compiled kernels are not kept: {target}: {error.strerror}")
+        log.vlog(1, f"what was compiled is not kept: {target}: {error.strerror}")
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         return False

@@ -20,7 +20,7 @@ from typing import Any
 
 from nnet3tools import __version__
 from nnet3tools.io import log
-from nnet3tools.tensor.cpu.cache import cache_folder, open_library, private_folder, publish
+from nnet3tools.tensor.cpu.cache import cache_folder, open_kept, private_folder, publish
 from nnet3tools.tensor.cpu.compiler import (
     cpu_features,
     failed,
@@ -170,7 +170,7 @@ def load_library(source: str, what: str) -> ctypes.CDLL | None:
                 log.log(f"source of {what}: {file}")
             if (
                 kept is not None
-                and publish(made, kept)
+                and publish(made.read_bytes(), kept)
                 and (loaded := _open_kept(kept)) is not None
             ):
                 return loaded
@@ -191,8 +191,9 @@ def _kept_source(name: str, folder: Path | None) -> Path:
 
 def _open_kept(path: Path) -> ctypes.CDLL | None:
     """Load the library `path` of the cache after checking its open file; None if it is unfit."""
-    if (descriptor := open_library(path)) is None:
+    if (kept := open_kept(path)) is None:
         return None
+    descriptor = kept[0]
     try:
         name = f"/proc/self/fd{'/' * next(_names)}{descriptor}"
         return _open(name if os.path.exists(name) and not keeps_source() else str(path), path)
