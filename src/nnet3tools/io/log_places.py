@@ -16,6 +16,7 @@ _OWN_PROGRAMS = frozenset(
         "nnet3-prepare-lang",
         "nnet3-serve",
         "nnet3-text-to-phones",
+        "nnet3-worker",
         "nnet3-xconfig-to-configs",
     }
 )
