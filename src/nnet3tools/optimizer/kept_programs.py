@@ -1,9 +1,9 @@
 """Compiled programs that are kept in the user's cache folder for later processes.
 
 Jobs of a recipe compile the same requests for networks of one structure hundreds of times. Reading
-a program takes 3 to 14 % of the time of compiling it. The folder is `programs` beside that of the
-compiled kernels, with the same checks of who can write it (tensor/cpu/cache.py). Files are pickles:
-Kaldi's form takes as long to read as compiling does.
+and expanding a program takes a fifth of the time of compiling it. The folder is `programs` beside
+that of the compiled kernels, with the same checks of who can write it (tensor/cpu/cache.py). Files
+are pickles: Kaldi's form takes as long to read as compiling does.
 """
 
 from __future__ import annotations
