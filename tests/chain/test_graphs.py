@@ -1,5 +1,6 @@
 """Phone language model, denominator graph, supervisions: against enumeration of all there is."""
 
+import io
 import itertools
 import math
 import re
@@ -26,8 +27,10 @@ from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.chain.supervision_posteriors import supervision_posteriors
 from nnet3tools.chain.unconstrained import UnconstrainedConverter
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.epsilon import remove_epsilons
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.io.stream import Writer
 from support.tiny_chain import (
     BIPHONE_TREE,
     CHAIN_TOPOLOGY,
@@ -245,6 +248,43 @@ def test_supervision_has_exactly_the_sequences_within_the_tolerances(model):
     assert strings(supervision.fst).keys() == expected
     assert supervision.state_times()[-1] == 7
     assert supervision.weight == 1.0
+
+
+MIXED_TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
+</TopologyEntry> <TopologyEntry> <ForPhones> 2 </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 1 1.0 </State> <State> 1 </State>
+</TopologyEntry> </Topology>
+"""
+"""One pdf for all frames of phone 1; phone 2 takes one frame."""
+
+
+@pytest.mark.parametrize("model", ["monophones", "biphones", "triphones", "mixed"])
+@pytest.mark.parametrize("pdfs", [False, True])
+def test_a_sequence_of_phones_and_its_graph_give_the_same_bytes(model, pdfs):
+    rng = np.random.default_rng(3)
+    parts = (MODELS | {"mixed": model_of(MONO_TREE, MIXED_TOPOLOGY)})[model]
+    by_sequence, by_graph = (SupervisionCompiler(*parts, pdfs) for _ in range(2))
+    by_sequence._graphs.expand = None  # type: ignore[method-assign, assignment]
+    num_empty = 0
+    for _ in range(60):
+        size = rng.integers(1, 12)
+        pairs = rng.integers(1, [3, 6], (size, 2)).astype(np.int32)
+        sizes = rng.integers([0, 0, 1], [4, 4, 4]).tolist()
+        names = "left_tolerance", "right_tolerance", "frame_subsampling_factor"
+        proto = of_alignment(pairs, options(**dict(zip(names, sizes, strict=True))))
+        found = by_sequence.compile(proto)
+        expected = by_graph.compile(replace(proto, sequence=[]))
+        num_empty += found is None
+        assert encoded(found) == encoded(expected)
+    assert 0 < num_empty < 60
+
+
+def encoded(supervision: Supervision | None) -> bytes:
+    file = io.BytesIO()
+    if supervision is not None:
+        supervision.write(Writer(file, binary=True))
+    return file.getvalue()
 
 
 def test_too_many_phones_for_the_frames_is_no_supervision():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.chain.options import SupervisionOptions
 from nnet3tools.errors import MAX_FRAMES, DataError
-from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.fst.minimize import distances_to_end, push_to_initial, top_order
@@ -77,10 +77,14 @@ PHONE_LATTICE: Holder[PhoneLattice] = Holder("a lattice", _read, has_header=Fals
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """An epsilon-free acceptor of phones, and the phones allowed in each subsampled frame."""
+    """An epsilon-free acceptor of phones, and the phones allowed in each subsampled frame.
+
+    If `sequence` is not empty, the acceptor accepts this sequence of phones only, without costs.
+    """
 
     fst: Fst
     allowed_phones: list[set[int]]
+    sequence: list[int] = field(default_factory=list)
 
 
 def _allowed(
@@ -119,7 +123,7 @@ def of_alignment(pairs: NDArray[np.int32], options: SupervisionOptions) -> Proto
     begins, num_frames = ends - pairs[:, 1], int(ends[-1])
     phones = pairs[:, 0].tolist()
     allowed = _allowed(phones, begins.tolist(), ends.tolist(), num_frames, options)
-    return ProtoSupervision(Fst.linear(phones), allowed)
+    return ProtoSupervision(Fst.linear(phones), allowed, phones)
 
 
 def of_lattice(lattice: PhoneLattice, options: SupervisionOptions) -> ProtoSupervision:

@@ -94,8 +94,8 @@ _LINEAR = 0x3 * (
 _Bools = NDArray[np.bool_]
 
 
-def _pair(yes: Property, true: bool) -> int:
-    """The bit `yes` if `true` holds, else the bit of the same pair that negates it."""
+def pair(yes: Property, true: bool) -> int:
+    """The bits `yes` if `true` holds, else the bits of the same pairs that negate them."""
     return int(yes) if true else int(yes) << 1
 
 
@@ -127,19 +127,19 @@ def is_deterministic(fst: Fst) -> bool:
 def _label_bits(fst: Fst) -> int:
     same_state = fst.sources[1:] == fst.sources[:-1]
     inputs, outputs = fst.ilabels, fst.olabels
-    bits = _pair(Property.ACCEPTOR, fst.is_acceptor)
-    bits |= _pair(Property.EPSILONS, bool(((inputs == EPSILON) & (outputs == EPSILON)).any()))
+    bits = pair(Property.ACCEPTOR, fst.is_acceptor)
+    bits |= pair(Property.EPSILONS, bool(((inputs == EPSILON) & (outputs == EPSILON)).any()))
     for labels, deterministic, epsilons, label_sorted in (
         (inputs, Property.I_DETERMINISTIC, Property.I_EPSILONS, Property.I_LABEL_SORTED),
         (outputs, Property.O_DETERMINISTIC, Property.O_EPSILONS, Property.O_LABEL_SORTED),
     ):
         rising = not (same_state & (labels[1:] < labels[:-1])).any()
-        bits |= _pair(label_sorted, rising)
-        bits |= _pair(epsilons, bool((labels == EPSILON).any()))
+        bits |= pair(label_sorted, rising)
+        bits |= pair(epsilons, bool((labels == EPSILON).any()))
         if not rising:
             labels = labels[np.lexsort((labels, fst.sources))]
         repeated = (same_state & (labels[1:] == labels[:-1])).any()
-        bits |= _pair(deterministic, not repeated)
+        bits |= pair(deterministic, not repeated)
     return bits
 
 
@@ -155,14 +155,14 @@ def _weight_and_path_bits(fst: Fst) -> int:
         unweighted_cycles = not (inside & weighted_arc).any()
         initial_acyclic = not (inside & (fst.sources == fst.start)).any()
     return (
-        _pair(Property.WEIGHTED, weighted)
-        | _pair(Property.CYCLIC, not acyclic)
-        | _pair(Property.INITIAL_CYCLIC, not initial_acyclic)
-        | _pair(Property.TOP_SORTED, top_sorted)
-        | _pair(Property.ACCESSIBLE, bool(accessible(fst).all()))
-        | _pair(Property.COACCESSIBLE, bool(coaccessible(fst).all()))
-        | _pair(Property.STRING, _is_string(fst))
-        | _pair(Property.WEIGHTED_CYCLES, not unweighted_cycles)
+        pair(Property.WEIGHTED, weighted)
+        | pair(Property.CYCLIC, not acyclic)
+        | pair(Property.INITIAL_CYCLIC, not initial_acyclic)
+        | pair(Property.TOP_SORTED, top_sorted)
+        | pair(Property.ACCESSIBLE, bool(accessible(fst).all()))
+        | pair(Property.COACCESSIBLE, bool(coaccessible(fst).all()))
+        | pair(Property.STRING, _is_string(fst))
+        | pair(Property.WEIGHTED_CYCLES, not unweighted_cycles)
     )
 
 

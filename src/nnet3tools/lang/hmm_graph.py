@@ -58,6 +58,22 @@ class HmmGraphs:
         first = self.model.num_transition_ids + 1
         return list(range(first, first + count))
 
+    def only_ids(self, window: Window) -> tuple[int, int] | None:
+        """The transition ids of the entry and the self-loop (or 0) of a one-state phone in context.
+
+        None if the phone has other than one emitting state, can be skipped, is unknown, or has
+        log-probabilities that are not finite.
+        """
+        if not {0, *self.model.topology.phones.tolist()}.issuperset(window):
+            return None
+        hmm, ids = self._hmm(window), self.model.transitions()
+        if hmm.num_arcs != 1 or hmm.is_final[hmm.start] or not hmm.ilabels[0]:
+            return None
+        entry = int(hmm.ilabels[0])
+        loops = np.flatnonzero(ids.is_self_loop & (ids.states == ids.states[entry])).tolist()
+        usual = np.isfinite(self.model.log_probs[[entry, *loops]]).all()
+        return (entry, next(iter(loops), 0)) if usual else None
+
     # -- HMMs
 
     @cached_property
