@@ -136,25 +136,28 @@ def _sequence_in_time(
         return Fst.empty()
     label_of = np.zeros((size, 2), np.int32)  # to the next phone, which precedes the self-loop
     label_of[1:, 0], label_of[:-1, 1] = labels[::-1].T
-    has_arc = np.repeat(kept[:-1, :, None], 2, axis=2) & (label_of > 0)
+    has_arc = kept[:-1, :, None] & (label_of > 0)
     has_arc[:, 1:, 0] &= kept[1:, :-1]
     has_arc[:, :, 1] &= kept[1:]
     arcs = np.flatnonzero(has_arc)
-    numbers = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+    cells = arcs >> 1
+    numbers = kept.cumsum(dtype=np.int32)
+    numbers -= 1
     finals = np.full(numbers[-1] + 1, NOT_FINAL, np.float32)
     finals[-1] = 0.0
-    fst = Fst.from_arcs(
-        0,
-        finals,
-        numbers[arcs >> 1],
-        label_of.ravel()[arcs % (2 * size)],
-        np.zeros(len(arcs), np.float32),
-        numbers[(arcs >> 1) + len(phones) + (arcs & 1)],
-    )
-    steps = (label_of[:, 1] - label_of[:, 0])[(has_arc[..., 0] & has_arc[..., 1]).any(axis=0)]
-    return fst.with_properties(
+    found = label_of.ravel()[arcs % (2 * size)]
+    steps = (found[1:] - found[:-1])[cells[1:] == cells[:-1]]
+    properties = (
         _OF_SEQUENCES
         | pair(_SORTED, not (steps < 0).any())
         | pair(_DETERMINISTIC, bool(steps.all()))
         | pair(Property.STRING, len(arcs) == len(allowed))
+    )
+    return Fst(
+        0,
+        finals,
+        np.searchsorted(numbers[cells], np.arange(len(finals) + 1)),
+        *(found, found, np.zeros(len(arcs), np.float32)),
+        numbers[cells + len(phones) + (arcs & 1)],
+        properties,
     )
