@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 828,
-    "chain": 5699,
+    "chain": 5788,
     "cli": 11945,
     "compiler": 1448,
     "decoding": 4428,
@@ -26,7 +26,7 @@ BUDGET = {
     "grammars": 722,
     "graph": 3143,
     "io": 5845,
-    "lang": 2154,
+    "lang": 2170,
     "nnet": 13535,
     "optimizer": 3543,
     "program": 4046,
@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 16969,
     "training": 5184,
     "xconfig": 2825,
-    "tests": 61140,
+    "tests": 61180,
 }
 
 
