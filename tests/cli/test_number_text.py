@@ -211,7 +211,7 @@ def test_no_reader_of_its_own_decides_what_a_number_is() -> None:
     of_their_own = {
         "recipe/chain_egs.py", "recipe/local.py",  # names that the recipe made
         "recipe/report/log_file.py", "recipe/report/history.py",  # at most nine digits by a pattern
-        "cli/started_processes.py",  # /proc
+        "cli/started_processes.py", "cli/resident.py",  # /proc
         "tensor/cuda/level_source.py", "tensor/formulas/parse.py",  # no text of files
         "tensor/arrays.py", "optimizer/prune_matrices.py",  # integers of NumPy
         "grammars/request.py", "xconfig/layers/statistics.py", "io/text.py",  # matched a pattern

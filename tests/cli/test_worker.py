@@ -184,7 +184,7 @@ def test_clients_run_at_the_same_time(worker: Environment) -> None:
 def test_a_signal_to_the_client_reaches_the_program(worker: Environment, number: int) -> None:
     statuses = []
     for environment in (ORDINARY, worker):
-        client, pid = waiting(environment, preexec_fn=lambda: signal.signal(2, signal.SIG_DFL))
+        client, pid = waiting(environment, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
         client.send_signal(number)
         statuses.append(client.wait(30))
         until(lambda pid=pid: state(pid) in ("", "Z"))
