@@ -28,8 +28,12 @@ def ours(program: str, *words: str) -> list[str]:
 
 
 def environment_of(threads: int) -> dict[str, str]:
-    """The environment of a measured program: number of threads; BLAS chooses its kernels."""
+    """The environment of a measured program: number of threads; BLAS chooses its kernels.
+
+    Programs that an earlier round compiled are not used, unless the caller's environment says so.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    kept.setdefault("NNET3TOOLS_NO_PROGRAM_CACHE", "1")
     return {**kept, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
 
 
