@@ -146,6 +146,7 @@ def test_programs_do_the_same(worker: Environment, script: str) -> None:
     assert (forked.stdout, forked.returncode) == (ordinary.stdout, ordinary.returncode)
 
 
+@pytest.mark.slow
 def test_every_help_is_the_same(worker: Environment) -> None:
     for name in sorted(set(PROGRAMS) - {"nnet3-worker"}):
         words = (f"{worker['NNET3TOOLS_WORKER']}/client", "--help")
