@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 16969,
     "training": 5184,
     "xconfig": 2825,
-    "tests": 61185,
+    "tests": 61174,
 }
 
 

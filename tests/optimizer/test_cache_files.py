@@ -7,25 +7,17 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.components import registry
 from nnet3tools.nnet.config import parse_config_lines
-from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer import cache_files
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.seal import structure_digest
-from support.configs import in_a_row
+from support.small_requests import CONFIG, request
 from support.streams import bytes_reader
-
-CONFIG = in_a_row("""input dim=3
-a1 AffineComponent input-dim=9 output-dim=4 \
-input=Append(Offset(input, -1), input, Offset(input, 2))
-r1 RectifiedLinearComponent dim=4
-t2 TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,1
-a3 AffineComponent input-dim=4 output-dim=2 input=Sum(Scale(0.5, t2), r1)""")
 
 
 def network(*changes: tuple[str, str]) -> Nnet:
@@ -35,18 +27,6 @@ def network(*changes: tuple[str, str]) -> Nnet:
         assert old in text
         text = text.replace(old, new)
     return Nnet.from_config(parse_config_lines(text, "test"))
-
-
-def request(num_sequences: int = 4, frames: int = 6, train: bool = True) -> ComputationRequest:
-    n, t = np.arange(num_sequences), np.arange(-2, frames + 3)
-    inputs = make_indexes(np.tile(n, len(t)), np.repeat(t, len(n)))
-    outputs = make_indexes(np.tile(n, frames), np.repeat(np.arange(frames), len(n)))
-    return ComputationRequest(
-        [IoSpecification("input", inputs)],
-        [IoSpecification("output", outputs, train)],
-        need_model_derivative=train,
-        store_component_stats=train,
-    )
 
 
 def filled(nnet: Nnet | None = None) -> CachingOptimizingCompiler:

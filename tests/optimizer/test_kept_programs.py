@@ -6,42 +6,25 @@ import stat
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nnet3tools import tensor
 from nnet3tools.compiler.compiler import Compiler
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.io import log
 from nnet3tools.nnet.components.activations import TanhComponent
 from nnet3tools.nnet.config import parse_config_lines
-from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer import kept_programs
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.files import encoded_computation
-from support.configs import in_a_row
-
-CONFIG = in_a_row("""input dim=3
-a1 AffineComponent input-dim=9 output-dim=4 \
-input=Append(Offset(input, -1), input, Offset(input, 2))
-r1 RectifiedLinearComponent dim=4
-t2 TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,1
-a3 AffineComponent input-dim=4 output-dim=2 input=Sum(Scale(0.5, t2), r1)""")
+from support.small_requests import CONFIG, request
 
 
 def network(old: str = "", new: str = "") -> Nnet:
     return Nnet.from_config(parse_config_lines(CONFIG.replace(old, new) if old else CONFIG, "test"))
-
-
-def request(num_sequences: int = 4, frames: int = 6) -> ComputationRequest:
-    n, t = np.arange(num_sequences), np.arange(-2, frames + 3)
-    inputs = make_indexes(np.tile(n, len(t)), np.repeat(t, len(n)))
-    outputs = make_indexes(np.tile(n, frames), np.repeat(np.arange(frames), len(n)))
-    asked = [IoSpecification("output", outputs, True)]
-    return ComputationRequest([IoSpecification("input", inputs)], asked, True, True)
 
 
 class Run:

@@ -1,4 +1,4 @@
-"""nnet3-worker: the programs of a shell script start faster, as forks of one process."""
+"""nnet3-worker: lets the programs of a shell script start faster, as forks of one process."""
 
 from __future__ import annotations
 

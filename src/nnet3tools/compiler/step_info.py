@@ -189,7 +189,7 @@ def _constants(
 def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
-    """The Locations of each step of a node; given are arrays (rows, terms) of all its rows.
+    """Yield the Locations of each step of a node, from arrays (rows, terms) of all its rows.
 
     The node's steps have the rows up to ends[0], from there up to ends[1], ...; step_sizes[j] is
     the number of rows of step j of the program.

@@ -1,7 +1,7 @@
-"""Backprops that add up, in the steps of a recurrence, what the model's update needs of all rows.
+"""Finds Backprop commands of a recurrence that can add up the sums of a later parameter update.
 
-The optimizer lets one Backprop of all rows update a component, after others that give the
-derivatives of the inputs for some rows each. An LSTM's nonlinearity would compute everything twice.
+One Backprop command of all rows updates the parameters. Earlier ones, one for each step, give the
+input derivatives of some rows. Without their sums, an LSTM would compute everything twice.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from nnet3tools.tensor.registry import on_host
 
 
 def find_parts(program: BoundProgram, analysis: Analysis) -> dict[int, int]:
-    """Number of each command that does a part of an update's rows -> that of the update's command.
+    """A dictionary: number of a step's Backprop command -> number of the updating command.
 
-    The parts have all rows of the update, each once, and no later command changes what they read.
+    The steps of an update have all its rows, each once, and no later command changes their inputs.
     """
     found: dict[int, int] = {}
     if not (program.computation.need_model_derivative and on_host(program.arena)):
@@ -38,7 +38,7 @@ def find_parts(program: BoundProgram, analysis: Analysis) -> dict[int, int]:
 
 
 def _cover(program: BoundProgram, parts: list[int], c: int) -> bool:
-    """Whether the rows that Backprops `parts` read are, in some order, those of Backprop `c`."""
+    """Whether commands `parts` together read the rows that command `c` reads, each row once."""
     computation, plan = program.computation, program.plan
     found = []
     for name in ("in_value", "out_deriv"):
@@ -57,7 +57,7 @@ def _cover(program: BoundProgram, parts: list[int], c: int) -> bool:
 
 
 def _stay(analysis: Analysis, parts: list[int], c: int) -> bool:
-    """Whether no command after each of `parts`, and before `c`, writes to what the part reads."""
+    """Whether what each command of `parts` reads is not written again before command `c`."""
     for p in parts:
         command = analysis.computation.commands[p]
         assert isinstance(command, BackpropNoModelUpdate)

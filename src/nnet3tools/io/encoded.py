@@ -30,7 +30,7 @@ _COMMON = 8
 _MOST_COSTLY_PATTERN = 4000
 _MAX_COMMON, _MAX_RARE = 32, 200
 _WORTH_SCANNING = 1000
-"""Records found one by one, in 30 ms, after which a scanner is loaded, which takes up to 100 ms."""
+"""A scanner is loaded after this number of records. Finding them takes 30 ms, loading it 100 ms."""
 
 
 class Layout:

@@ -170,7 +170,7 @@ class CublasLt:
         return Algorithm(result, round(result.wavesCount, 3), split, inner // split)
 
     def _make(self, kind: str, args: Sequence[Any], *attributes: tuple[int, Any]) -> Any:
-        """A descriptor of cublasLt with attributes (name, value), kept until the process ends."""
+        """Create a cublasLt descriptor with `attributes` (number, value); it is never destroyed."""
         made, library = ctypes.c_void_p(), self._library
         self._check(getattr(library, f"cublasLt{kind}Create")(ctypes.byref(made), *args))
         for name, value in attributes:
