@@ -1,7 +1,8 @@
 """Trains a bench network with PyTorch on the CPU: `torch_train.py NAME COUNT THREADS [compiled]`.
 
-It runs eagerly, or by torch.compile. Prints user and elapsed seconds of the minibatches, without
-the start. benchmarks/run calls it, with any Python that has PyTorch and NumPy.
+It runs eagerly, or by torch.compile. Prints user and elapsed seconds of COUNT minibatches, without
+the start and three minibatches before them. benchmarks/run calls it, with any Python that has
+PyTorch and NumPy.
 """
 
 from __future__ import annotations

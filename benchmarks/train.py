@@ -30,7 +30,7 @@ SHARED = ROOT.parent / "shared" / "bench"
 class Network:
     """A benchmark: how its examples are cut, and how often its minibatches are repeated.
 
-    There are at least 75, so that the start and the first natural-gradient updates, which come with
+    At least 75 follow the first three, so that the first natural-gradient updates, which come with
     every minibatch, do not decide.
     """
 
@@ -42,7 +42,7 @@ class Network:
 
 NETWORKS = (
     Network("tdnn", "--left-context=10 --right-context=10 --num-frames=8", 64, 2),
-    Network("tdnnf", "--left-context=15 --right-context=15 --num-frames=50", 32, 5),
+    Network("tdnnf", "--left-context=15 --right-context=15 --num-frames=50", 32, 6),
     Network(
         "lstm",
         "--left-context=10 --right-context=0 --num-frames=20 --left-context-initial=0",
