@@ -73,6 +73,8 @@ class Setting:
     before: Path | None = None
     """Another checkout of this project. If given, programs are compared with its programs."""
     onnxruntime: str = ""
+    networks: Sequence[str] = ("tdnn", "tdnnf", "lstm")
+    """Those that are trained and computed."""
 
     def beside_reference(
         self, work: str, words: list[str], target: float, allowance: float = 0.0, threads: int = 1

@@ -1,7 +1,7 @@
 """Training, computing, compiling, starting and examples, in turns with Kaldi and PyTorch.
 
     benchmarks/run [--kaldi DIR] [--torch PYTHON] [--onnxruntime PYTHON] [--rounds 1]
-                   [--only WORD...] [--dir DIR]
+                   [--only WORD...] [--networks WORD...] [--dir DIR]
     benchmarks/run --before CHECKOUT|COMMIT [--slower 1.05] [--rounds 1] [--only WORD...]
 
 DIR holds Kaldi's programs; PYTHON is an interpreter with NumPy and PyTorch, or onnxruntime. Without
@@ -39,7 +39,7 @@ from processes import ROOT, ours, timed
 from rows import HEAD, Row, Setting
 from speech_examples import SPEECH_COMMANDS, make_speech
 from train import NETWORKS, SHARED, make
-from training_turns import training, training_on_two
+from training_turns import chosen, training, training_on_two
 
 RESULTS = ROOT / "benchmarks" / "results"
 CHAIN = {"bi": "0.1", "e2e-mono": "0.0"}
@@ -53,12 +53,12 @@ Part = Callable[[Setting], Iterator[Row]]
 
 def computing(setting: Setting) -> Iterator[Row]:
     """nnet3-compute and nnet3-compute-batch."""
-    for network in NETWORKS:
+    for network in chosen(setting):
         make(network, setting.folder)
     _write_random_lengths(setting.folder / "random.ark", 100)
     convert = ours("copy-feats", "ark:feats.txt", "ark:feats.ark")
     timed(convert, setting.folder)
-    for network in NETWORKS:
+    for network in chosen(setting):
         model = f"{network.name}.raw"
         for program, target in (("nnet3-compute", 1.0), ("nnet3-compute-batch", 0.9)):
             for data, what in (("feats", "60 x 400 frames"), ("random", "100 of random length")):
@@ -201,6 +201,8 @@ def main() -> None:
     parser.add_argument("--slower", type=float, default=np.inf, help="the greatest ratio")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    names = [network.name for network in NETWORKS]
+    parser.add_argument("--networks", nargs="+", choices=names, default=names)
     parser.add_argument("--dir", type=Path, help="where data is made and kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -211,8 +213,9 @@ def main() -> None:
             compiling = [sys.executable, "-m", "compileall", "-q", str(checkout / "src")]
             subprocess.run(compiling, check=True)
         setting = Setting(
-            folder, options.kaldi, options.torch, options.rounds, before, options.onnxruntime
-        )
+            folder, options.kaldi, options.torch, options.rounds, before, options.onnxruntime,
+            options.networks,
+        )  # fmt: skip
         about = machine() | {
             "commit": _commit(),
             "python": platform.python_version(),

@@ -23,16 +23,21 @@ MEGABYTES = 45.0
 """What ours may take beside Kaldi's."""
 
 
+def chosen(setting: Setting) -> list[Network]:
+    """The networks that the caller named."""
+    return [network for network in NETWORKS if network.name in setting.networks]
+
+
 def training(setting: Setting) -> Iterator[Row]:
     """All rows of all networks."""
-    for network in NETWORKS:
+    for network in chosen(setting):
         make(network, setting.folder)
         yield from _rows(setting, network)
 
 
 def training_on_two(setting: Setting) -> Iterator[Row]:
     """Elapsed times on two threads each, which mean something on an idle machine only."""
-    for network in NETWORKS if setting.torch or setting.before else ():
+    for network in chosen(setting) if setting.torch or setting.before else ():
         make(network, setting.folder)
         name, work = network.name, f"train {network.name}, two threads, elapsed"
         if setting.before:
