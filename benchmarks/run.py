@@ -7,12 +7,13 @@
 DIR holds Kaldi's programs; PYTHON is an interpreter with NumPy and PyTorch, or onnxruntime. Without
 them Kaldi's figures of another day, where they are known, stand in, and other rows are left out.
 With --before, programs run in turns with those of another checkout or commit instead; with
---slower the exit status is 1 if a row takes more than that ratio of the time before. What is
-compared are user seconds on one thread, the least of the rounds; on two threads elapsed ones, which
-only an idle machine gives. Each BLAS takes the kernels that it finds best: OPENBLAS_CORETYPE of the
-environment is for reproducing numbers, and is not passed on. A table goes to standard output,
-and everything to benchmarks/results/DATE-TIME.json, which history.py draws. Data is made in a
-temporary folder, or found and kept in --dir. Both checkouts' Python files are compiled first.
+--slower the exit status is 1 if a row takes more than that ratio of the time before, also when it
+is measured twice more. What is compared are user seconds on one thread, the least of the rounds; on
+two threads elapsed ones, which only an idle machine gives. Each BLAS takes the kernels that it
+finds best: OPENBLAS_CORETYPE of the environment is for reproducing numbers, and is not passed on. A
+table goes to standard output, and everything to benchmarks/results/DATE-TIME.json, which history.py
+draws. Data is made in a temporary folder, or found and kept in --dir. Both checkouts' Python files
+are compiled first.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ def main() -> None:
             subprocess.run(compiling, check=True)
         setting = Setting(
             folder, options.kaldi, options.torch, options.rounds, before, options.onnxruntime,
-            options.networks,
+            options.networks, options.slower,
         )  # fmt: skip
         about = machine() | {
             "commit": _commit(),
