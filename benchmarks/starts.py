@@ -5,8 +5,9 @@
 Each program runs once a round on files of a few kilobytes, from each checkout in turn (this one
 unless told), with this interpreter; `python -c pass` and `import numpy` run ten times as often.
 Printed are the medians of the rounds' user seconds (some kernels share time out between user and
-system by ticks of 4 ms: the least says nothing of so short runs) and whether NumPy and click were
-loaded. Run `python -m compileall -q src` in each checkout first.
+system by ticks of 4 ms: the least says nothing of so short runs), and the seconds that the imports
+of NumPy, of this project and of other modules take in the last checkout, on the clock and a little
+lengthened by `-X importtime`. Run `python -m compileall -q src` in each checkout first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -156,11 +158,14 @@ def start(checkout: Path, line: str) -> float:
     return run(checkout, program(line))[0]
 
 
-def loaded(checkout: Path, line: str) -> str:
-    """Whether a program loads NumPy and click."""
-    log = run(checkout, program(line), "-X", "importtime")[1]
-    names = {entry.rpartition("|")[2].strip() for entry in log.splitlines()}
-    return " ".join(name for name in ("numpy", "click") if name in names)
+def imports(checkout: Path, line: str) -> str:
+    """The seconds that a program's imports take, by package."""
+    took = {"numpy": 0.0, "nnet3tools": 0.0, "others": 0.0}
+    for entry in run(checkout, program(line), "-X", "importtime")[1].splitlines():
+        if found := re.fullmatch(r"import time:\s*(\d+) \|\s*\d+ \|\s*(\w+).*", entry):
+            package = found[2] if found[2] in took else "others"
+            took[package] += int(found[1]) / 1e6
+    return ", ".join(f"{package} {seconds:.3f}" for package, seconds in took.items())
 
 
 def main() -> None:
@@ -185,7 +190,7 @@ def main() -> None:
                 continue
             times = [[start(c, line) for c in checkouts] for _ in range(options.rounds)]
             best = " ".join(f"{median(column):.3f}" for column in zip(*times, strict=True))
-            print(f"{name:30} {best}   {loaded(checkouts[-1], line)}", flush=True)
+            print(f"{name:30} {best}   {imports(checkouts[-1], line)}", flush=True)
 
 
 if __name__ == "__main__":
