@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Callable
 
@@ -35,51 +36,64 @@ def read_binary_fst(reader: Reader) -> Fst:
 
 def _read_vector(reader: Reader, header: Header) -> Fst:
     """Read the states of a vector file: for each the final weight, number of arcs, and arcs."""
-    finals, counts = array("f"), array("i")
-    arcs, columns = bytearray(), _Columns()
-    buffer, at = b"", 0
-    for state in range(num_states(reader, header)):
-        if len(buffer) - at < VECTOR_STATE.size:
-            buffer, at = _refill(reader, at, VECTOR_STATE.size), 0
-            if len(buffer) < VECTOR_STATE.size:
-                raise reader.error(
-                    f"expected an FST of {header.num_states} states, found the end of the stream "
-                    f"in state {state}"
-                )
-        final, count = VECTOR_STATE.unpack_from(buffer, at)
-        at += VECTOR_STATE.size
-        if count < 0:
-            raise reader.error(f"expected a state's arcs, found {count} of them")
-        size = count * ARC.itemsize
-        if len(buffer) - at < size:
-            reader.advance(at)
-            arcs += reader.read_array(count, ARC, f"the {count} arcs of state {state}").data.cast(
-                "B"
-            )
-            buffer, at = b"", 0
+    finals, counts, columns = array("f"), array("i"), _Columns()
+    left = num_states(reader, header)
+    while left:
+        buffer = reader.buffered(_LOOK_AHEAD)
+        words = np.frombuffer(buffer, np.int32, len(buffer) // 4)
+        starts, end = _whole_states(words.data, left)
+        if not starts and words.nbytes < _LOOK_AHEAD and reader.more():
+            continue
+        if starts:
+            places, is_arc = np.array(starts), np.ones(end, np.bool_)
+            for word in range(_STATE_WORDS):
+                is_arc[places + word] = False
+            reader.advance(words.itemsize * end)
+            finals.frombytes(words[places].tobytes())
+            counts.frombytes(words[places + 1].tobytes())
+            columns.add(words[:end][is_arc].view(ARC))
         else:
-            arcs += buffer[at : at + size]
-            at += size
-        finals.append(final)
-        counts.append(count)
-        if len(arcs) >= _SLAB * ARC.itemsize:
-            columns.add(np.frombuffer(arcs, ARC))
-            arcs = bytearray()
-    reader.advance(at)
-    columns.add(np.frombuffer(arcs, ARC))
+            final, arcs = _read_state(reader, header, header.num_states - left)
+            finals.append(final)
+            counts.append(len(arcs))
+            columns.add(arcs)
+        left = header.num_states - len(counts)
     offsets = _offsets(np.array(counts, np.int64))
     return columns.fst(header, np.array(finals, np.float32), offsets)
 
 
-def _refill(reader: Reader, used: int, size: int) -> bytes:
-    """Skip `used` bytes of buffered input; return the bytes that follow.
+_STATE_WORDS, _ARC_WORDS = VECTOR_STATE.size // 4, ARC.itemsize // 4
 
-    At least `size` bytes are returned, fewer only at the end of the stream.
+
+def _whole_states(words: memoryview, most: int) -> tuple[list[int], int]:
+    """(where each state begins, where the last one ends) in the `words` of a vector file.
+
+    At most `most` states are found, and only those whose arcs are all there.
     """
-    reader.advance(used)
-    while len(buffer := reader.buffered(_LOOK_AHEAD)) < size and reader.more():
-        pass
-    return buffer
+    starts, at, size = [], 0, len(words)
+    with contextlib.suppress(IndexError):
+        for _ in range(most):
+            end = at + _STATE_WORDS + _ARC_WORDS * words[at + 1]
+            if words[at + 2] or not at < end <= size:  # the number of arcs has two words
+                break
+            starts.append(at)
+            at = end
+    return starts, at
+
+
+def _read_state(reader: Reader, header: Header, state: int) -> tuple[float, np.ndarray]:
+    """Read one state, of any size: (final weight, arcs). DataError if it is not complete."""
+    start = reader.buffered(VECTOR_STATE.size)
+    if len(start) < VECTOR_STATE.size:
+        raise reader.error(
+            f"expected an FST of {header.num_states} states, found the end of the stream in state "
+            f"{state}"
+        )
+    final, count = VECTOR_STATE.unpack(start)
+    if count < 0:
+        raise reader.error(f"expected a state's arcs, found {count} of them")
+    reader.advance(VECTOR_STATE.size)
+    return final, reader.read_array(count, ARC, f"the {count} arcs of state {state}")
 
 
 def _read_const(reader: Reader, header: Header) -> Fst:

@@ -54,11 +54,16 @@ static int32_t find_token(const search *s, int32_t state) {
   return at < s->tokens.size && new_tokens(s)[at].state == state ? at : -1;
 }
 
+/* A division takes as long as following an arc; small graphs need none. */
+static int64_t bucket_of(const search *s, int32_t state) {
+  return state < s->hash_size ? state : (uint32_t)state % (uint32_t)s->hash_size;
+}
+
 /* Insert a token where Kaldi's hash list has it: after its bucket's last token, or at the end. */
 static int chain_token(search *s, int32_t number, int32_t state) {
   int32_t *next = added(&s->chain, 1), *buckets = s->buckets.data;
   if (!next) return FAILED;
-  int32_t *last = buckets + (int64_t)state % s->hash_size;
+  int32_t *last = buckets + bucket_of(s, state);
   int32_t after = *last >= 0 ? *last : s->last_of_chain;
   next = s->chain.data;
   next[number] = after >= 0 ? next[after] : -1;
@@ -107,7 +112,7 @@ static int copied(const growing *from, void **to, int64_t *size) {
 static int end_frame(search *s, float offset) {
   const token *tokens = s->tokens.data;
   for (int64_t i = 0; i < s->tokens.size; i++)
-    ((int32_t *)s->buckets.data)[(int64_t)tokens[i].state % s->hash_size] = -1;
+    ((int32_t *)s->buckets.data)[bucket_of(s, tokens[i].state)] = -1;
   frame *made = added(&s->frames, 1);
   if (!made) return FAILED;
   memset(made, 0, sizeof *made);
@@ -198,24 +203,19 @@ static float kth_cost(float *costs, int64_t size, int64_t k) {
 /* The cost limit for tokens of this frame; `beam` gets the beam for the next frame. */
 static float find_cutoff(search *s, const frame *f, float best, float *beam) {
   const search_options *o = &s->options;
-  float *costs = s->costs.data, within = best + o->beam;
-  for (int64_t i = 0; i < f->num_tokens; i++) costs[i] = f->tokens[i].cost;
-  if (f->num_tokens > o->max_active) {
-    float most = kth_cost(costs, f->num_tokens, o->max_active);
-    if (most < within) {
-      *beam = most - best + o->beam_delta;
-      return most;
-    }
+  float *costs = s->costs.data, within = best + o->beam, cutoff = within;
+  int64_t num_below = 0, num_within = 0;
+  for (int64_t i = 0; i < f->num_tokens; i++) {
+    costs[i] = f->tokens[i].cost;
+    num_below += costs[i] < within;
+    num_within += costs[i] <= within;
   }
-  if (o->min_active > 0) {
-    float least = f->num_tokens > o->min_active ? kth_cost(costs, f->num_tokens, o->min_active) : INFINITY;
-    if (least > within) {
-      *beam = least - best + o->beam_delta;
-      return least;
-    }
-  }
-  *beam = o->beam;
-  return within;
+  if (num_below > o->max_active)
+    cutoff = kth_cost(costs, f->num_tokens, o->max_active);
+  else if (o->min_active > 0 && num_within <= o->min_active)
+    cutoff = f->num_tokens > o->min_active ? kth_cost(costs, f->num_tokens, o->min_active) : INFINITY;
+  *beam = cutoff == within ? o->beam : cutoff - best + o->beam_delta;
+  return cutoff;
 }
 
 /* Copy the chain, which has the order of the last frame's tokens, to `waiting`. */
