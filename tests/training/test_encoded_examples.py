@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import draws
-from nnet3tools.chain.example import CHAIN_EXAMPLE
+from nnet3tools.chain.example import CHAIN_EXAMPLE, NnetChainExample
 from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.merging import merge_chain_examples
 from nnet3tools.chain.selection import CHAIN_CHANGES, ChainSelection
@@ -139,6 +139,14 @@ CHAIN = Family(
 )  # fmt: skip
 
 
+def _chain_minibatches(is_e2e: bool) -> list[NnetChainExample]:
+    """Minibatches of two structures, each more often than a common layout has to be seen."""
+    return [
+        merge_chain_examples([chain_example(number, is_e2e) for _ in range(3)], True)
+        for number in [0, 1] * 10
+    ]
+
+
 JUMPS = np.array([[0, 0, 0], [0, 900, 0], [0, 901, 2]], np.int32)
 CASES: dict[str, tuple[Family, Callable[[], list]]] = {
     **{f"{a}, {b}": (FRAMES, partial(examples, a, b)) for a, b in PAIRS},
@@ -149,6 +157,8 @@ ODD: dict[str, tuple[Family, Callable[[], list]]] = {
     "two a row": (FRAMES, lambda: [NnetExample([frames_io("a", 0, _two_a_row(3))])] * 4),
     "jumps in t": (FRAMES, lambda: [NnetExample([NnetIo("a", JUMPS, _full(3))])] * 4),
     "minibatch": (FRAMES, lambda: [merge_examples([example(seed=i) for i in range(3)], True)] * 4),
+    "chain minibatch": (CHAIN, partial(_chain_minibatches, False)),
+    "end-to-end minibatch": (CHAIN, partial(_chain_minibatches, True)),
 }
 
 

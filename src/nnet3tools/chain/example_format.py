@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nnet3tools.fst.file_walks import walk_acceptor
-from nnet3tools.io.byte_walk import ByteWalk, WalkedIndexes
+from nnet3tools.io.byte_walk import ByteWalk
 from nnet3tools.io.encoded import EncodedRecord, LayoutTable, encoded_holder
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.record import (
@@ -38,6 +38,8 @@ from nnet3tools.training.example_format import IO_RECORD
 _MAX_SEQUENCES = 1_000_000
 _MOST_USUAL_INPUTS = 1000
 _LARGEST_STEP = 124
+_INDEX = struct.Struct("<xxixixi")
+"""An Index (n, t, x) in full, with a size byte before each number."""
 
 _read_compact = imported_later("fst.compact_reader", "read_compact_acceptor")
 _write_compact = imported_later("fst.binary_writer", "write_compact_acceptor")
@@ -71,28 +73,44 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
     """The fields that begin the record of each supervision of sequences (chain, MMI)."""
     return (
         Field("weight", FLOAT32, "<Weight>"),
-        Field("num_sequences", INT32, "<NumSequences>", usual=lambda num, _: num == 1),
+        Field(
+            "num_sequences",
+            INT32,
+            "<NumSequences>",
+            usual=lambda num, values: num == 1 or (num > 1 and "indexes" in values),
+        ),
         Field(
             "frames_per_sequence",
             INT32,
             "<FramesPerSeq>",
-            usual=lambda num, values: num > 0 and _fits(num, values.get("indexes")),
+            usual=lambda num, values: num > 0 and _fits(num, values),
         ),
     )
 
 
-def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether an output has `num_frames` indexes with n = x = 0 and t at equal distances.
+def _fits(num_frames: int, values: Values) -> bool:
+    """Whether the "indexes" in `values` are those of `num_frames` frames of each sequence.
 
-    True if `indexes` are None. `indexes.steps` has one byte per row, the difference of t from the
-    row before; it is None if n or x is not 0 or a step is too large for a byte.
+    That is: x = 0, t at equal distances and, for each t, the n of all sequences in order. True
+    without indexes. The steps of t of a single sequence must fit into a byte.
     """
+    indexes, num_sequences = values.get("indexes"), values["num_sequences"]
     if indexes is None:
         return True
-    if indexes.steps is None or not num_frames == indexes.num_rows > 1:
+    if not num_frames * num_sequences == indexes.num_rows > num_sequences:
         return False
-    steps = indexes.steps[1:]
-    return steps.count(steps[0]) == len(steps) and 0 < steps[0] <= _LARGEST_STEP
+    if num_sequences == 1:
+        steps = (indexes.steps or b"")[1:]
+        return 0 < len(steps) == steps.count(steps[0]) and 0 < steps[0] <= _LARGEST_STEP
+    encoded = indexes.encoded
+    if len(encoded) % _INDEX.size == 1:  # The first Index is stored as its t.
+        encoded = _INDEX.pack(0, *struct.unpack_from("b", encoded), 0) + encoded[1:]
+    if len(encoded) != _INDEX.size * indexes.num_rows:
+        return False
+    rows = list(_INDEX.iter_unpack(encoded))
+    first, second = rows[0][1], rows[num_sequences][1]
+    times = range(first, first + num_frames * (second - first), second - first or 1)
+    return rows == [(n, t, 0) for t in times for n in range(num_sequences)]
 
 
 def _sizes_problem(values: Values) -> str:
@@ -131,7 +149,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """As Field.steps, yield the parts of one acceptor, with <Fsts> around it if end-to-end."""
+        """As Field.steps, yield the field of acceptors, with <Fsts> around it if end-to-end."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self
@@ -139,9 +157,15 @@ class _Acceptors(Field):
             yield b"</Fsts> "
 
 
-def _walk_acceptor(walk: ByteWalk, values: Values) -> None:
+def num_acceptors(values: Values) -> int:
+    """The number of acceptors in a supervision whose other fields are `values`."""
+    return values["num_sequences"] if values["is_e2e"] else 1
+
+
+def _walk_acceptors(walk: ByteWalk, values: Values) -> None:
     begin = walk.at
-    walk_acceptor(walk, values["label_dim"])
+    for _ in range(num_acceptors(values)):
+        walk_acceptor(walk, values["label_dim"])
     walk.add_hole(begin)
 
 
@@ -158,7 +182,7 @@ SUPERVISION_RECORD = Record(
         ),
         Field("is_e2e", FLAG, "<End2End>"),
         _Acceptors(
-            "acceptors", ValueKind(_read_compact, _write_compact, _walk_acceptor), ends_layout=True
+            "acceptors", ValueKind(_read_compact, _write_compact, _walk_acceptors), ends_layout=True
         ),
         Field("alignment_pdfs", INT32_VECTOR, "<AlignmentPdfs>", default=lambda: None, rare=True),
     ),
@@ -168,11 +192,11 @@ SUPERVISION_RECORD = Record(
 
 
 def _are_usual_weights(weights: tuple[float, ...], values: Values) -> bool:
-    """Whether `weights` is empty or has a finite number >= 0 per frame; `values`: other fields."""
+    """Whether `weights` is empty or has a finite number >= 0 per row; `values`: other fields."""
     if not len(weights):
         return True
-    is_one_per_frame = len(weights) == values["frames_per_sequence"]
-    return is_one_per_frame and min(weights) >= 0.0 and math.isfinite(sum(weights))
+    is_one_per_row = len(weights) == values["num_sequences"] * values["frames_per_sequence"]
+    return is_one_per_row and min(weights) >= 0.0 and math.isfinite(sum(weights))
 
 
 CHAIN_OUTPUT_RECORD = Record(

@@ -92,7 +92,8 @@ def _decoded_outputs(
         values, (begin, end) = example.layout.values, example.holes[DERIV_WEIGHTS]
         weights = np.frombuffer(example.data, "<f4", (end - begin) // 4, begin)
         supervision = Supervision(
-            *(supervision_weight(example), 1, values["frames_per_sequence"], values["label_dim"]),
+            *(supervision_weight(example), values["num_sequences"]),
+            *(values["frames_per_sequence"], values["label_dim"]),
             *((_EMPTY, (fst,)) if values["is_e2e"] else (fst,)),
         )
         found.append(NnetChainSupervision(like.name, like.indexes, supervision, weights))

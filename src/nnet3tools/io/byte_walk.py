@@ -22,13 +22,14 @@ class OtherFormError(Exception):
 
 
 class WalkedIndexes(NamedTuple):
-    """The number of Indexes in an encoded vector, and the steps of t between them.
+    """The number of Indexes in an encoded vector, their bytes, and the steps of t between them.
 
     If n = x = 0 in all rows and t changes by less than 125, `steps` has a byte per row: t minus the
     t of the row before (0 in the first row if its t is 125 or more). Otherwise `steps` is None.
     """
 
     num_rows: int
+    encoded: bytes
     steps: bytes | None
 
 
@@ -136,12 +137,13 @@ class ByteWalk:
         end = begin + size - is_far
         if _STEPS.match(self.data, begin, end).end() == end:  # type: ignore[union-attr]
             self.at = end
-            return WalkedIndexes(size, is_far * b"\0" + bytes(self.data[begin:end]))
+            steps = bytes(self.data[begin:end])
+            return WalkedIndexes(size, steps, is_far * b"\0" + steps)
         if (match := _indexes_pattern(size).match(self.data, self.at)) is None:
             self.need(_LONGEST_INDEX * size)
             raise OtherFormError
         self.at = match.end()
-        return WalkedIndexes(size, None)
+        return WalkedIndexes(size, match.group(), None)
 
     def matrix(self, num_rows: int) -> None:
         """Move past a matrix of `num_rows` rows; append (begin, end, form) to `self.holes`."""

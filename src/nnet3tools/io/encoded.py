@@ -54,8 +54,32 @@ class Layout:
         self.rest, self.values = rest, values
         self._num_seen = 0
         self.is_common = False
-        """Whether there were so many records of the layout that its pattern pays."""
+        """Whether there were so many records of the layout that looking for it pays."""
         self._prototype: Any = None
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[bytes, int], ...]:
+        """Bytes of a record up to `rest`, and the number of arbitrary bytes after them.
+
+        Empty if the record has a sparse matrix, whose size varies.
+        """
+        if not all(form.pieces for form in self.forms):
+            return ()
+        parts = [(self.fixed[0], 0)]
+        for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
+            parts += [*form.pieces, (fixed, 0)]
+        return tuple(parts)
+
+    def end(self, data: bytes | bytearray, start: int) -> int | None:
+        """The end of a record up to `rest` that begins at `start`; None if other bytes are there."""
+        if not self.pieces:
+            match = self.pattern.match(data, start)
+            return None if match is None else match.end()
+        for text, num_skipped in self.pieces:
+            if not data.startswith(text, start):
+                return None
+            start += len(text) + num_skipped
+        return start
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
@@ -78,11 +102,14 @@ class Layout:
         return map(b"".join, zip(*parts, strict=False))
 
     def count(self, num_more: int) -> None:
-        """Add `num_more` to the records seen; set `is_common` if compiling `pattern` then pays."""
+        """Add `num_more` to the records seen; set `is_common` if looking for the layout then pays.
+
+        Records with fields of varying size are compared with `pieces`, all others with `pattern`.
+        """
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
-            self.is_common = cost <= _MOST_COSTLY_PATTERN
+            self.is_common = cost <= _MOST_COSTLY_PATTERN or bool(self.rest and self.pieces)
 
     def prototype(self, data: bytes = b"") -> Any:
         """A decoded record of the layout; the first call decodes `data`, later calls reuse it.
@@ -267,10 +294,10 @@ class LayoutTable:
 
     def _match(self, data: bytes | bytearray, start: int) -> tuple[Layout, int] | None:
         for i, layout in enumerate(self._common):
-            if (match := layout.pattern.match(data, start)) is not None:
+            if (end := layout.end(data, start)) is not None:
                 if i:
                     self._use(i)
-                return layout, match.end()
+                return layout, end
         return None
 
     def _use(self, place: int) -> None:

@@ -1,6 +1,6 @@
 /* Finds successive entries of a binary archive of chain examples whose layouts are known (chain/native/entries.py). */
 typedef struct { int64_t text, size, skipped; } piece; /* some of the texts' bytes, then arbitrary ones */
-typedef struct { int64_t first, last, label_dim, num_rows; } layout; /* the last two pieces follow acceptor and weights */
+typedef struct { int64_t first, last, num_fsts, label_dim, num_rows; } layout; /* two pieces follow FSTs and weights */
 typedef struct { int64_t layout, key, end_of_key, begin, end, holes[4]; } entry;
 
 /* The end of an acceptor that fst/file_walks.py accepts, too; NULL if that is uncertain or the data end before. */
@@ -59,7 +59,8 @@ int64_t nn_entries(const uint8_t *data, int64_t size, const uint8_t *texts, cons
       const layout *l = layouts + (number = (number + !!tried) % num_layouts);
       const piece *p = pieces + l->first;
       for (a = at + 3; p < pieces + l->last - 2; p++) a = end_of_piece(p, texts, a, end);
-      b = end_of_acceptor(a, end, l->label_dim);
+      b = a;
+      for (int64_t i = 0; i < l->num_fsts; i++) b = end_of_acceptor(b, end, l->label_dim);
       c = end_of_piece(p, texts, b, end);
       d = end_of_weights(c, end, l->num_rows);
       stop = end_of_piece(p + 1, texts, d, end);

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nnet3tools.chain.example_format import num_acceptors
 from nnet3tools.io.encoded import EncodedRecord, Layout
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.library import load_files
@@ -24,22 +26,25 @@ class EntryScanner:
     def __init__(self, function: Any, layouts: Sequence[Layout]) -> None:
         self._function, self._layouts = function, layouts
         self._texts, self._pieces, self._numbers = bytearray(), array("q"), array("q")
+        self._least_size = sys.maxsize
         for layout in layouts:
             middle, last = (part for part in layout.rest if isinstance(part, bytes))
-            pieces = [(layout.fixed[0], 0)]
-            for form, text in zip(layout.forms, layout.fixed[1:], strict=True):
-                pieces += [*form.pieces, (text, 0)]
-            pieces += [(middle + b"FV \x04", 0), (last, 0)]
+            pieces = [*layout.pieces, (middle + b"FV \x04", 0), (last, 0)]
             begin = len(self._pieces) // 3
+            self._least_size = min(self._least_size, sum(len(text) + num for text, num in pieces))
             for text, num_skipped in pieces:
                 self._pieces.extend((len(self._texts), len(text), num_skipped))
                 self._texts += text
-            sizes = layout.values["label_dim"], layout.values["frames_per_sequence"]
-            self._numbers.extend((begin, begin + len(pieces), *sizes))
+            values = layout.values
+            num_rows = values["num_sequences"] * values["frames_per_sequence"]
+            num_fsts = num_acceptors(values)
+            self._numbers.extend(
+                (begin, begin + len(pieces), num_fsts, values["label_dim"], num_rows)
+            )
 
     def find(self, data: bytes) -> tuple[list[tuple[str, EncodedRecord[Any]]], int]:
         """The (key, record) of each entry at the start of `data`, and the end of the last one."""
-        most = len(data) // 64 + 1  # every record is longer
+        most = len(data) // self._least_size + 1
         found = (ctypes.c_int64 * (most * _WIDTH))()
         tables = self._pieces, self._numbers
         pieces, numbers = (ctypes.c_void_p(table.buffer_info()[0]) for table in tables)
@@ -62,4 +67,4 @@ def scanner(layouts: tuple[Layout, ...]) -> EntryScanner | None:
     if not library:
         return None
     library.nn_entries.restype = ctypes.c_int64
-    return EntryScanner(library.nn_entries, [x for x in layouts if all(f.pieces for f in x.forms)])
+    return EntryScanner(library.nn_entries, [x for x in layouts if x.pieces])
