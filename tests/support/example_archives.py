@@ -14,8 +14,8 @@ Stream = Callable[[bytes], Any]
 
 
 def written(value: Any, binary: bool = True) -> bytes:
-    """The bytes of an example, read in full or encoded."""
-    return bytes_of(value.write, binary=binary)
+    """The bytes of an example, read in full or encoded; bytes themselves."""
+    return value if isinstance(value, bytes) else bytes_of(value.write, binary=binary)
 
 
 def archive(values: Sequence[Any]) -> bytes:

@@ -275,9 +275,6 @@ def test_changed_together_as_changed_one_by_one(case, change) -> None:
         made.append(list(changes.finish(found)))
     expected, found = made
     assert [written(value) for value in found] == [written(value) for value in expected]
-    if family is CHAIN:  # what was made knows where its parts are
-        merged = [merge_chain_examples(values[17:48:12], False) for values in made]
-        assert written(merged[0]) == written(merged[1])
 
 
 @pytest.mark.parametrize("case", ["full, one hot", "chain", "end to end"])

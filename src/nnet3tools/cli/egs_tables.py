@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -10,7 +11,6 @@ from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.errors import EmptyError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
-from nnet3tools.io.encoded import EncodedRecord
 
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
@@ -68,14 +68,14 @@ class Changes(Generic[E]):
 
     The first arguments are example and key. `scale` multiplies the supervision by a weight,
     `select` returns the part for one copy (None if there is none), `rename` renames the output.
-    `finish`, if given, turns changed examples into those to write; `num_bytes` is the memory of an
-    example that waits for it.
+    `finish`, if given, turns changed examples into those to write, or into their bytes; `num_bytes`
+    is the memory of an example that waits for it.
     """
 
     scale: Callable[[E, str, float], E]
     select: Callable[[E, str], E | None]
     rename: Callable[[E, str, str], E]
-    finish: Callable[[Sequence[E]], Iterable[E]] | None = None
+    finish: Callable[[Sequence[E]], Iterable[E | bytes]] | None = None
     num_bytes: Callable[[E], int] = lambda example: 0
 
     @classmethod
@@ -139,15 +139,16 @@ class _TablesInTurn(Generic[E]):
         self._writers = writers
         self._finish = None if changes is None else changes.finish
         self._num_bytes = None if changes is None else changes.num_bytes
-        self._waiting: list[tuple[TableWriter[E], str, E]] = []
+        self._waiting: list[tuple[int, str, E]] = []
         self._bytes_waiting = 0
 
     def write(self, place: int, key: str, example: E) -> None:
         """Write an example to table number `place` modulo the number of tables, now or later."""
-        self._waiting.append((self._writers[place % len(self._writers)], key, example))
+        number = place % len(self._writers)
         if self._finish is None or self._num_bytes is None:
-            self.flush()
+            self._writers[number].write(key, example)
             return
+        self._waiting.append((number, key, example))
         self._bytes_waiting += self._num_bytes(example)
         if len(self._waiting) >= _FINISHED_TOGETHER or self._bytes_waiting > _MOST_BYTES:
             self.flush()
@@ -155,16 +156,14 @@ class _TablesInTurn(Generic[E]):
     def flush(self) -> None:
         """Turn all waiting examples into the examples to write, and write them."""
         waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
-        examples: Iterable[E] = [example for _, _, example in waiting]
-        if self._finish is not None:
-            examples = list(self._finish(list(examples)))
-            encoded = [one.data for one in examples if isinstance(one, EncodedRecord)]
-            keys = [key for _, key, _ in waiting]
-            is_whole = len(self._writers) == 1 and len(encoded) == len(waiting)
-            if is_whole and self._writers[0].write_encoded(keys, encoded):
-                return
-        for (writer, key, _), example in zip(waiting, examples, strict=True):
-            writer.write(key, example)
+        if self._finish is None or not waiting:
+            return
+        numbers, keys, examples = zip(*waiting, strict=True)
+        objects = list(self._finish(examples))
+        for number, writer in enumerate(self._writers):
+            chosen = [of_example == number for of_example in numbers]
+            kept = list(itertools.compress(objects, chosen))
+            writer.write_all(list(itertools.compress(keys, chosen)), kept)
 
 
 def copy_examples(

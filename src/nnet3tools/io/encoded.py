@@ -71,7 +71,7 @@ class Layout:
         return tuple(parts)
 
     def end(self, data: bytes | bytearray, start: int) -> int | None:
-        """The end of a record up to `rest` that begins at `start`; None if other bytes are there."""
+        """The end of a record up to `rest` that begins at `start`; None for other bytes."""
         if not self.pieces:
             match = self.pattern.match(data, start)
             return None if match is None else match.end()

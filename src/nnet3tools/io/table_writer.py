@@ -1,6 +1,7 @@
 """Writing tables: an archive, the files that a script names, or an archive and its script."""
 
 import contextlib
+import io
 import itertools
 import os
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import handover
 from nnet3tools.io.files import FileKind, classify_output, open_output
 from nnet3tools.io.holder import Holder
+from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import TableKind, parse_wspecifier
 from nnet3tools.io.table_reader import script_lines
 from nnet3tools.io.writer import Writer
@@ -106,6 +108,15 @@ class TableWriter(Generic[T]):
         parts = itertools.chain.from_iterable(zip(heads, objects, strict=True))
         self._archive.write_bytes(b"".join(parts))
         return True
+
+    def write_all(self, keys: Sequence[str], objects: Sequence[T | bytes]) -> None:
+        """Write objects under valid keys; bytes are an object in binary form without header."""
+        if set(map(type, objects)) == {bytes} and self.write_encoded(keys, objects):  # type: ignore[arg-type]
+            return
+        for key, one in zip(keys, objects, strict=True):
+            if isinstance(one, bytes):
+                one = self._holder.read(Reader(io.BytesIO(one), binary=True))
+            self.write(key, one)
 
     def _write_file(self, key: str, value: T) -> None:
         name = self._files.get(key)

@@ -4,7 +4,7 @@ The source row of each row of a changed example depends only on the example's la
 change. So each change is made once, to a dummy example whose features are its row numbers.
 """
 
-import itertools
+import io
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from nnet3tools.io.encoded import EncodedRecord, Layout, LayoutTable
 from nnet3tools.io.general_matrix import encoded_parts, to_dense
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
 from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.example_format import EXAMPLE_LAYOUTS
 from nnet3tools.training.same_layout import SameLayoutBatch, SameLayoutMatrices
@@ -171,8 +172,8 @@ class BatchedChanges(Generic[E]):
             self._row_maps[place] = self._mapped(pending.row_map.layout, dummy)
         if (row_map := self._row_maps[place]) is not None:
             return PendingChange(pending.example, row_map, pending.weight)
-        (example,) = self.finish([pending])
-        return change(example.whole())
+        (data,) = self.finish([pending])
+        return change(pending.example.RECORD.read(Reader(io.BytesIO(data), binary=True)))
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
         """The RowMap from examples of `layout` to `dummy`; None if `dummy` cannot be encoded."""
@@ -201,7 +202,10 @@ class BatchedChanges(Generic[E]):
         return sum(4 * io.features.shape[0] * io.features.shape[1] for io in ios)
 
     def finish(self, examples: Sequence[Any]) -> Iterator[Any]:
-        """Make the pending changes, together for examples with one RowMap; yield all in order."""
+        """Make the pending changes, together for examples with one RowMap; yield all in order.
+
+        Encoded examples are yielded as bytes.
+        """
         groups: dict[RowMap[E], list[PendingChange]] = {}
         for example in examples:
             if isinstance(example, PendingChange):
@@ -211,10 +215,8 @@ class BatchedChanges(Generic[E]):
             is_pending = isinstance(example, PendingChange)
             yield next(finished[example.row_map]) if is_pending else example
 
-    def _finished(
-        self, row_map: RowMap[E], group: Sequence[PendingChange]
-    ) -> Iterator[EncodedRecord[E]]:
-        layout, new_layout = row_map.layout, row_map.new_layout
+    def _finished(self, row_map: RowMap[E], group: Sequence[PendingChange]) -> Iterator[bytes]:
+        layout = row_map.layout
         given = [pending.example for pending in group]
         weights = np.array([pending.weight for pending in group], np.float32)
         ios = iter(zip(self._kind.ios(given[0].prototype()), row_map.rows, strict=True))
@@ -229,13 +231,11 @@ class BatchedChanges(Generic[E]):
             io, rows = next(ios)
             is_scaled = not has_weight and io.name == "output" and (weights != 1.0).any()
             columns.append(_changed_matrices(matrices, rows, weights if is_scaled else None))
-        whole = new_layout.filled(columns)
+        changed = row_map.new_layout.filled(columns)
         if not layout.rest:
-            yield from map(EncodedRecord, whole, itertools.repeat(new_layout))
-            return
-        for example, covered in zip(given, whole, strict=True):
-            holes = [example.hole(place) for place in range(len(example.holes))]
-            yield example.changed(covered, new_layout, *holes)
+            return changed
+        rests = [example.data[len(example.covered) :] for example in given]
+        return map(bytes.__add__, changed, rests)
 
 
 def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:

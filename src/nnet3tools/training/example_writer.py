@@ -22,7 +22,7 @@ from nnet3tools.io.reader import Reader
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetExample, NnetIo, frame_indexes
-from nnet3tools.training.example_format import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS
+from nnet3tools.training.example_format import EXAMPLE_LAYOUTS
 
 _MOST = 64
 Matrices = Sequence[GeneralMatrix] | SparseMatrix | np.ndarray
@@ -90,13 +90,7 @@ class ExampleWriter:
             )
             for place, one in zip(group.places, objects, strict=True):
                 found[place] = one
-        encoded = [one for one in found if isinstance(one, bytes)]
-        if len(encoded) == len(keys) and self._table.write_encoded(keys, encoded):
-            return
-        for key, one in zip(keys, found, strict=True):
-            if isinstance(one, bytes):
-                one = ENCODED_EXAMPLES.read(Reader(io.BytesIO(one), binary=True))
-            self._table.write(key, one)
+        self._table.write_all(keys, found)
 
     def _layout(self, group: ExampleGroup) -> Layout | None:
         """The layout (fields' sizes and offsets) of the encoded group; None: cannot be encoded."""
