@@ -130,10 +130,12 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
     targets = fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)
     has_epsilons[fst.sources[epsilons]] = True
-    states = np.flatnonzero(has_epsilons)  # np.unique would import numpy.ma, which takes 50 ms.
     if not has_epsilons[targets].any():
-        return states.tolist()
-    involved = np.union1d(states, targets)
+        return np.flatnonzero(has_epsilons).tolist()
+    # np.union1d and np.isin would import numpy.ma, which takes 50 ms.
+    is_involved = has_epsilons.copy()
+    is_involved[targets] = True
+    involved = np.flatnonzero(is_involved)
     sources = np.searchsorted(involved, fst.sources[epsilons])
     nothing = np.zeros(len(sources), np.int32)
     small = Fst.from_arcs(
@@ -146,7 +148,7 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
     )
     components = component_numbers(small)
     order = involved[np.lexsort((involved, components))]
-    return order[np.isin(order, states)].tolist()
+    return order[has_epsilons[order]].tolist()
 
 
 class _Closures:
