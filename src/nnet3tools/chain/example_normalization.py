@@ -12,7 +12,6 @@ from nnet3tools.chain.normalization import NO_SHARED_PATH, Normalizer
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
-from nnet3tools.io.encoded import EncodedRecord
 
 _BLOCK = 256
 _MOST_BYTES = 1 << 22
@@ -36,8 +35,11 @@ class ExampleNormalizer:
 
     def accept(self, key: str, example: NnetChainExample | EncodedChainExample) -> None:
         """Add an example to the waiting ones; DataError unless it has one output, one sequence."""
-        is_encoded = isinstance(example, EncodedRecord)
-        if not self._native or not is_encoded or example.layout.values["num_sequences"] > 1:
+        if (
+            self._native is None
+            or isinstance(example, NnetChainExample)
+            or example.layout.values["num_sequences"] > 1
+        ):
             self.finish()
             self._normalize(key, example)
             return
