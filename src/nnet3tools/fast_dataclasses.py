@@ -10,7 +10,7 @@ that contains itself in `repr`.
 from __future__ import annotations
 
 import operator
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,23 +23,12 @@ else:
     class Field:
         """Description of one attribute of a dataclass: name, type, default and flags."""
 
-        __slots__ = (
-            *("name", "type", "default", "default_factory", "metadata"),
-            *("init", "repr", "compare", "kw_only"),
-        )
+        init = repr = compare = True
+        kw_only = False
 
-        def __init__(
-            self,
-            default,
-            default_factory,
-            metadata,
-            init=True,
-            repr=True,
-            compare=True,
-            kw_only=False,
-        ):
+        def __init__(self, default, default_factory, metadata, **flags):
             self.default, self.default_factory, self.metadata = default, default_factory, metadata
-            self.init, self.repr, self.compare, self.kw_only = init, repr, compare, kw_only
+            vars(self).update(flags)
 
         def standard(self):
             """This description as a `dataclasses.Field` of the standard library."""
@@ -135,7 +124,7 @@ else:
                 continue
             item = default = getattr(cls, name, _ABSENT)
             if not isinstance(default, Field):
-                if type(default) is _SlotDescriptor:
+                if type(default) is MemberDescriptorType:
                     default = _ABSENT
                 item = Field(default, None, {})
             elif default.default is _ABSENT:
@@ -145,8 +134,6 @@ else:
             item.name, item.type = name, kind
             found[name] = item
         return found
-
-    _SlotDescriptor = type(Field.name)
 
     def _with_slots(cls, found, frozen):
         """A copy of `cls` with __slots__ for its own fields in `found` (name -> Field).

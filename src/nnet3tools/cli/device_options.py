@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, math_if_possible
+from nnet3tools.cli.gpu import MathIfPossible, choose_device, cpu_kernels_option
 from nnet3tools.errors import OptionError
 from nnet3tools.options import OptionGroup, option
 
@@ -68,7 +68,7 @@ class CudaDeviceOptions(DeviceOptions):
                 f"--gpu-math={self.gpu_math} and --{name}=true (which is --gpu-math={asked}) "
                 "contradict each other: expected one of them"
             )
-        return asked if asked == self.gpu_math else math_if_possible(asked)
+        return asked if asked == self.gpu_math else MathIfPossible(asked)
 
 
 class XvectorDeviceOptions(CudaDeviceOptions):

@@ -12,7 +12,6 @@ from nnet3tools.cli.gpu_faults import (
     not_installed,
     not_usable,
     release_context,
-    without_memory,
 )
 from nnet3tools.cli.gpu_locks import claims
 from nnet3tools.cli.gpu_survey import Gpu, memory_text, survey, tiers
@@ -30,13 +29,8 @@ _LEAST_BYTES = 128 << 20
 """Free memory below which a GPU is not tried; the libraries alone need more."""
 
 
-class _MathWithFallback(str):
-    """A value of --gpu-math that devices too old for it may ignore."""
-
-
-def math_if_possible(gpu_math: str) -> str:
-    """Mark `gpu_math` as optional: on GPUs that lack this precision, `choose_device` takes fp32."""
-    return _MathWithFallback(gpu_math)
+class MathIfPossible(str):
+    """A value of --gpu-math for which GPUs that lack this precision take fp32."""
 
 
 def cpu_kernels_option() -> str | None:
@@ -94,7 +88,7 @@ def _set_math_mode(gpu_math: str) -> None:
     try:
         cublas.set_math_mode(gpu_math)
     except OptionError as error:
-        if not isinstance(gpu_math, _MathWithFallback):
+        if not isinstance(gpu_math, MathIfPossible):
             raise
         log.warning(f"{error}; products are done in fp32")
 
@@ -164,7 +158,11 @@ def _open_device(cupy: Any, number: int) -> Any:
     free = runtime.memGetInfo()[0]
     if free < _LEAST_BYTES:
         release_context(number)
-        raise without_memory(number, free)
+        raise NoGpuError(
+            f"GPU {number} is out of memory: {free >> 20} MB are free",
+            "--use-gpu=wait waits until there is more",
+            in_use=True,
+        )
     array = cupy.empty(0, cupy.float32)
     _load_libraries()
     found = runtime.getDeviceProperties(number)

@@ -88,15 +88,6 @@ def not_usable(error: Exception) -> NoGpuError:
     return NoGpuError(text, "docs/gpu.md says what to look at")
 
 
-def without_memory(number: int, free: int) -> NoGpuError:
-    """The NoGpuError for GPU `number`, of whose memory other processes leave only `free` bytes."""
-    return NoGpuError(
-        f"GPU {number} is out of memory: {free >> 20} MB are free",
-        "--use-gpu=wait waits until there is more",
-        in_use=True,
-    )
-
-
 def release_context(number: int) -> None:
     """Reset this process's CUDA context on GPU `number`; no CuPy objects may be on this GPU."""
     try:

@@ -53,36 +53,15 @@ class Main(Protocol):
         """Run the program on `argv`, or on the process's words; returns the exit status."""
 
 
-def program(
-    name: str,
-    usage: str,
-    options: type[O],
-    num_args: int | tuple[int, int | None],
-    values_apart: bool = False,
-    words_before: WordsBefore | None = None,
-) -> Callable[[Callable[[O, list[str]], int | None]], Main]:
-    """Decorator that makes a program of `main(options, args)`, which returns a status or None.
+class CommandLine(Generic[O]):
+    """Parses the command line of a program, given its options and number of arguments.
 
+    As a decorator it makes a program of `main(options, args)`, which returns a status or None.
     `usage` is Kaldi's usage message with its `e.g.:` lines. `num_args` is the number of arguments,
     or (least, most), with None for no limit. With `values_apart` an option's value may also be the
     next word, as in Kaldi's Python scripts. `words_before(args)` returns further option words,
     which those of the command line override.
     """
-    line = CommandLine(name, usage, options, num_args, values_apart, words_before)
-
-    def decorate(function: Callable[[O, list[str]], int | None]) -> Main:
-        @functools.wraps(function)
-        def main(argv: Sequence[str] | None = None) -> int:
-            return run_program(name, argv, lambda words: function(*line.parse(words)))
-
-        main.command_line = line  # type: ignore[attr-defined]
-        return main
-
-    return decorate
-
-
-class CommandLine(Generic[O]):
-    """Parses the command line of a program, given its options and number of arguments."""
 
     def __init__(
         self,
@@ -97,6 +76,14 @@ class CommandLine(Generic[O]):
         self._words_before = words_before
         self._options = options
         self._num_args = (num_args, num_args) if isinstance(num_args, int) else num_args
+
+    def __call__(self, function: Callable[[O, list[str]], int | None]) -> Main:
+        @functools.wraps(function)
+        def main(argv: Sequence[str] | None = None) -> int:
+            return run_program(self.name, argv, lambda words: function(*self.parse(words)))
+
+        main.command_line = self  # type: ignore[attr-defined]
+        return main
 
     @functools.cached_property
     def specs(self) -> dict[str, list[OptionSpec]]:
@@ -236,6 +223,9 @@ class CommandLine(Generic[O]):
         """The option --name; None if there is no such option."""
         specs = self.specs.get(name) or self.standard.get(name)
         return specs[0] if specs else None
+
+
+program = CommandLine
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -50,14 +50,11 @@ class Handed:
         """
         if self.holder is None:
             return None
-        return self._adopted(holder)
+        return ((key, self._object(key, value, holder)) for key, value in self.items)
 
-    def _adopted(self, holder: Holder[T]) -> Iterator[tuple[str, T]]:
-        for key, value in self.items:
-            adopted = None if holder.adopt is None else holder.adopt(value)
-            yield key, self._reread(key, value, holder) if adopted is None else adopted
-
-    def _reread(self, key: str, value: Any, holder: Holder[T]) -> T:
+    def _object(self, key: str, value: Any, holder: Holder[T]) -> T:
+        if holder.adopt is not None and (adopted := holder.adopt(value)) is not None:
+            return adopted
         assert self.holder is not None
         file = io.BytesIO()
         self.holder.write_object(Writer(file, True, "-"), value)
