@@ -46,7 +46,13 @@ def make_denominator_fst(tree: ContextDependency, model: TransitionModel, phone_
     _log_size("in transition-id FST is", graph)
     graph = remove_epsilons(remove_epsilons_locally(graph))
     _log_size("in transition-id FST after removing epsilons is", graph)
-    graph = _by_transition_count(_minimized(graph))
+    graph = _minimized(graph)
+    # The states of most arcs come first, as a GPU should begin the longest work first.
+    counts = np.bincount(graph.sources, minlength=graph.num_states)
+    counts += np.bincount(graph.nextstates, minlength=graph.num_states)
+    numbers = np.empty(graph.num_states, np.int32)
+    numbers[np.argsort(-counts, kind="stable")] = np.arange(graph.num_states)
+    graph = reordered(graph, numbers)
     if not graph.num_arcs:
         raise DataError("the denominator FST is empty: expected a phone language model with phones")
     _log_coverage(graph, model.num_pdfs)
@@ -74,15 +80,6 @@ def _merged(fst: Fst) -> Fst:
     """The FST with states merged that are equal but for rounding of weights."""
     rounded, codes = encoded(quantized(fst, _QUANTUM))
     return decoded(minimize_encoded(rounded), codes)
-
-
-def _by_transition_count(fst: Fst) -> Fst:
-    """The FST with the states of most arcs first, as a GPU should begin the longest work first."""
-    counts = np.bincount(fst.sources, minlength=fst.num_states)
-    counts += np.bincount(fst.nextstates, minlength=fst.num_states)
-    numbers = np.empty(fst.num_states, np.int32)
-    numbers[np.argsort(-counts, kind="stable")] = np.arange(fst.num_states)
-    return reordered(fst, numbers)
 
 
 def _log_coverage(fst: Fst, num_pdfs: int) -> None:

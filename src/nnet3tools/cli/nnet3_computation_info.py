@@ -97,13 +97,13 @@ def main(options: Options, args: list[str]) -> None:
 def _program_of_file(options: Options, nnet: Nnet, computation_in: str) -> Computation | None:
     """The program in a file; of a cache, number --program or, if that is 0, None after a list."""
     from nnet3tools.io.files import open_input
-    from nnet3tools.optimizer.cache_files import is_cache, read_entries
+    from nnet3tools.optimizer.cache_files import read_entries
     from nnet3tools.program.computation import Computation
     from nnet3tools.program.files import read_program_file
     from nnet3tools.program.lifetimes import max_memory_use
 
     with open_input(computation_in) as reader:
-        if not is_cache(reader):
+        if reader.peek_token() != "<NnetOptimizeOptions>":
             if options.program:
                 raise OptionError(f"--program: {computation_in} is one program, not a cache")
             return read_program_file(computation_in, reader, nnet)

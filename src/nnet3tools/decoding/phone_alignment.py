@@ -146,7 +146,11 @@ class _Alignment:
             self._finals[number] = better_weight(self._finals[number], _ONE)
             return
         if ids:
-            self._check_last_phone(ids)
+            count = sum(self._is_final[i] for i in ids)
+            if any(self._phones[i] != self._phones[ids[0]] for i in ids):
+                self._complain("the transition ids of the last phone are of several phones")
+            elif count != 1:
+                self._complain(f"the last phone has {count} final transitions, expected 1")
         self._write(number, state, (ids, ()), words)
 
     def _phone_length(self, ids: tuple[int, ...]) -> int:
@@ -159,13 +163,6 @@ class _Alignment:
         while self._options.is_reordered and end < len(ids) and self._is_self_loop[ids[end]]:
             end += 1
         return end if end < len(ids) else 0
-
-    def _check_last_phone(self, ids: tuple[int, ...]) -> None:
-        count = sum(self._is_final[i] for i in ids)
-        if any(self._phones[i] != self._phones[ids[0]] for i in ids):
-            self._complain("the transition ids of the last phone are of several phones")
-        elif count != 1:
-            self._complain(f"the last phone has {count} final transitions, expected 1")
 
     def _complain(self, problem: str) -> None:
         """Keep the text of a problem in `self.problem`, unless an earlier problem is there."""

@@ -196,7 +196,10 @@ class NnetComputer:
             for c, step in self._steps(segment):  # noqa: B007 (the error names c)
                 step()
         except Exception as error:
-            self._explain(error, c)
+            first = max(0, c - _SHOWN_BEFORE)
+            previous = [command_text(self.computation, self.nnet, i) for i in range(first, c)]
+            lines = [f"while running command {command_text(self.computation, self.nnet, c)}"]
+            error.add_note("\n".join([*lines, "after", *previous] if previous else lines))
             raise
         self._at = segment.next
         self._wait()
@@ -237,12 +240,6 @@ class NnetComputer:
         before = self._debugger.before(c)
         elapsed = self._timed(c, step)
         log(self._debugger.after(c, before, elapsed))
-
-    def _explain(self, error: Exception, c: int) -> None:
-        first = max(0, c - _SHOWN_BEFORE)
-        previous = [command_text(self.computation, self.nnet, i) for i in range(first, c)]
-        lines = [f"while running command {command_text(self.computation, self.nnet, c)}"]
-        error.add_note("\n".join([*lines, "after", *previous] if previous else lines))
 
     def time_report(self) -> str:
         """Text with the time of each kind of command, largest first; "" if none was measured."""

@@ -25,11 +25,12 @@ def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[
     """
     training = computation.need_model_derivative
     parameters = sum(c.num_bytes() for c in nnet.components)
+    tables = (computation.indexes, computation.indexes_multi, computation.indexes_ranges)
     need = {
         "arena of the matrices": plan.num_bytes,
         "model": parameters,
         "example buffers": _NUM_BUFFERS * _example_bytes(computation, nnet),
-        "indexes": _index_bytes(computation),
+        "indexes": sum(int(array.nbytes) for table in tables for array in table),
         "cuBLAS workspace": _WORKSPACE,
     }
     if training:
@@ -60,11 +61,6 @@ def _example_bytes(computation: Computation, nnet: Nnet) -> int:
             is_target = nnet.is_output(command.node)
             total += info.num_rows * (_SPARSE_TARGET if is_target else info.num_cols * _FLOAT)
     return total
-
-
-def _index_bytes(computation: Computation) -> int:
-    tables = (computation.indexes, computation.indexes_multi, computation.indexes_ranges)
-    return sum(int(array.nbytes) for table in tables for array in table)
 
 
 def _update_bytes(computation: Computation, nnet: Nnet) -> int:

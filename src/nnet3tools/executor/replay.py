@@ -77,7 +77,7 @@ class Replayer:
         false for later steps of a run (a backward pass): they use memory of the run's earlier keys.
         """
         if self._settings != (settings := settings_version()):
-            if any(sequence.is_recorded for sequence in self._sequences.values()):
+            if any(sequence._recorded is not None for sequence in self._sequences.values()):
                 if not begins_run:
                     return steps  # live; the recordings are made anew from the next run on
                 self._sequences.clear()
@@ -126,11 +126,6 @@ class _StepSequence:
         self._scratch_bytes = 0
         self._recorded: list[tuple[int, RecordedStep]] | None = None
         self._flat: Steps | None = None
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether recording of the steps has begun."""
-        return self._recorded is not None
 
     @property
     def is_complete(self) -> bool:

@@ -133,14 +133,6 @@ class Execution:
         elif node.value is None:
             node.value = tensor.empty(node.shape, like=self._like, dtype=dtype_of(node.type))
 
-    def _place_gradient(self, node: Node) -> None:
-        if node.is_gradient_view:
-            node.grad = node.view(node.children[0].grad)
-        elif not node.is_leaf or node in self._fed:
-            node.grad = self._arrays[self._gradients[node]]
-        elif node.grad is None:
-            node.grad = tensor.zeros(node.shape, like=node.value)
-
     def _bind(self) -> tuple[list[NodeOp], list[NodeOp]]:
         for node in self.schedule.order:
             self._place_value(node, 0)
@@ -152,7 +144,12 @@ class Execution:
                 forward.append(nan_check(step.node, "value", step.node.value))
         for node in self.schedule.order:
             if node in self.schedule.active:
-                self._place_gradient(node)
+                if node.is_gradient_view:
+                    node.grad = node.view(node.children[0].grad)
+                elif not node.is_leaf or node in self._fed:
+                    node.grad = self._arrays[self._gradients[node]]
+                elif node.grad is None:
+                    node.grad = tensor.zeros(node.shape, like=node.value)
         self._gradients_at = [
             (n, n.grad, self._gradients[gradient_owner(n)].last)
             for n in self._inner()

@@ -120,7 +120,17 @@ class _Determinizer:
         while self._stack:
             subset, number = self._stack.pop()
             closed = self._closure(subset)
-            self._add_final(closed, number)
+            total = NOT_FINAL
+            owed: Labels = ()
+            for element in closed:
+                if (final := self._finals[element.state]) == NOT_FINAL:
+                    continue
+                if total != NOT_FINAL and owed != element.owed:
+                    raise DataError(_NOT_FUNCTIONAL)
+                owed = element.owed
+                total = log_sum(total, single(element.weight + final))
+            if total != NOT_FINAL:
+                self._arcs[number].append(_NewArc(EPSILON, owed, total, _FINAL))
             self._add_arcs(closed, number)
             if self._max_states is not None and len(self._arcs) > self._max_states:
                 raise DataError(f"determinisation makes more than {self._max_states} states")
@@ -147,19 +157,6 @@ class _Determinizer:
         """The subset extended by all states that epsilon arcs reach, sorted by state."""
         beginning = [after for element in subset for after in self._epsilons(element)]
         return _Closure(subset).grown(beginning, self._epsilons) if beginning else subset
-
-    def _add_final(self, subset: list[_Element], number: int) -> None:
-        total = NOT_FINAL
-        owed: Labels = ()
-        for element in subset:
-            if (final := self._finals[element.state]) == NOT_FINAL:
-                continue
-            if total != NOT_FINAL and owed != element.owed:
-                raise DataError(_NOT_FUNCTIONAL)
-            owed = element.owed
-            total = log_sum(total, single(element.weight + final))
-        if total != NOT_FINAL:
-            self._arcs[number].append(_NewArc(EPSILON, owed, total, _FINAL))
 
     def _add_arcs(self, subset: list[_Element], number: int) -> None:
         by_label: dict[int, list[_Element]] = {}

@@ -56,35 +56,28 @@ class IoSpecification:
     @classmethod
     def read(cls, reader: Reader) -> IoSpecification:
         """Read an IoSpecification in Kaldi's text or binary form."""
-        reader.expect_token("<IoSpecification>")
-        name = reader.read_token()
-        reader.expect_token("<NumIndexes>")
-        declared = reader.read_size()
+        name = reader.expect_token("<IoSpecification>").read_token()
+        declared = reader.expect_token("<NumIndexes>").read_size()
         reader.expect_token("<Indexes>")
         indexes = read_index_vector(reader)
         if len(indexes) != declared:
             raise reader.error(
                 f"expected {declared} indexes for '{name}' as declared, found {len(indexes)}"
             )
-        reader.expect_token("<HasDeriv>")
-        has_deriv = reader.read_bool()
+        has_deriv = reader.expect_token("<HasDeriv>").read_bool()
         reader.expect_token("</IoSpecification>")
         return cls(name, indexes, has_deriv)
 
     def write(self, writer: Writer) -> None:
         """Write this IoSpecification in Kaldi's form."""
-        writer.write_token("<IoSpecification>")
-        writer.write_newline()
+        writer.write_token("<IoSpecification>").write_newline()
         writer.write_token(self.name)
-        writer.write_token("<NumIndexes>")
-        writer.write_size(len(self.indexes))
+        writer.write_token("<NumIndexes>").write_size(len(self.indexes))
         writer.write_token("<Indexes>")
         write_index_vector(writer, self.indexes)
-        writer.write_token("<HasDeriv>")
-        writer.write_bool(self.has_deriv)
+        writer.write_token("<HasDeriv>").write_bool(self.has_deriv)
         writer.write_newline()
-        writer.write_token("</IoSpecification>")
-        writer.write_newline()
+        writer.write_token("</IoSpecification>").write_newline()
 
 
 @dataclass(eq=False)
@@ -181,18 +174,14 @@ class ComputationRequest:
     def read(cls, reader: Reader) -> ComputationRequest:
         """A request in Kaldi's text or binary form. DataError for malformed input."""
         reader.expect_token("<ComputationRequest>")
-        reader.expect_token("<NumInputs>")
-        num_inputs = reader.read_size()
+        num_inputs = reader.expect_token("<NumInputs>").read_size()
         reader.expect_token("<Inputs>")
         inputs = [IoSpecification.read(reader) for _ in range(num_inputs)]
-        reader.expect_token("<NumOutputs>")
-        num_outputs = reader.read_size()
+        num_outputs = reader.expect_token("<NumOutputs>").read_size()
         reader.expect_token("<Outputs>")
         outputs = [IoSpecification.read(reader) for _ in range(num_outputs)]
-        reader.expect_token("<NeedModelDerivative>")
-        need_model_derivative = reader.read_bool()
-        reader.expect_token("<StoreComponentStats>")
-        store_component_stats = reader.read_bool()
+        need_model_derivative = reader.expect_token("<NeedModelDerivative>").read_bool()
+        store_component_stats = reader.expect_token("<StoreComponentStats>").read_bool()
         reader.expect_token("</ComputationRequest>")
         return cls(inputs, outputs, need_model_derivative, store_component_stats)
 
@@ -228,22 +217,17 @@ class ComputationRequest:
 
     def write(self, writer: Writer) -> None:
         """Write this ComputationRequest in Kaldi's form."""
-        writer.write_token("<ComputationRequest>")
-        writer.write_newline()
+        writer.write_token("<ComputationRequest>").write_newline()
         for kind, io in (("Inputs", self.inputs), ("Outputs", self.outputs)):
-            writer.write_token(f"<Num{kind}>")
-            writer.write_size(len(io))
+            writer.write_token(f"<Num{kind}>").write_size(len(io))
             writer.write_newline()
             writer.write_token(f"<{kind}>")
             for spec in io:
                 spec.write(writer)
             writer.write_newline()
-        writer.write_token("<NeedModelDerivative>")
-        writer.write_bool(self.need_model_derivative)
-        writer.write_token("<StoreComponentStats>")
-        writer.write_bool(self.store_component_stats)
-        writer.write_token("</ComputationRequest>")
-        writer.write_newline()
+        writer.write_token("<NeedModelDerivative>").write_bool(self.need_model_derivative)
+        writer.write_token("<StoreComponentStats>").write_bool(self.store_component_stats)
+        writer.write_token("</ComputationRequest>").write_newline()
 
 
 def _check_indexes(kind: str, spec: IoSpecification) -> None:

@@ -96,7 +96,10 @@ class _Builder:
             match self.nnet.nodes[node]:
                 case ComponentNode(component_index) if not self.graph.is_input[ids[0]]:
                     if (rows := self._simple_rows.get(node)) is not None:
-                        self._add_simple_component(node, ids, rows)
+                        of_node = rows.positions(ids)
+                        indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
+                        self._add(node - 1, input_ids, indexes)
+                        self._add(node, ids, indexes)
                     else:
                         self._add_component(node, ids, self.nnet.components[component_index])
                 case DimRangeNode():
@@ -125,13 +128,6 @@ class _Builder:
             indexes = unpack(graph.keys[first:end]) if is_component else _NO_INDEXES
             rows_of_node[node] = _SimpleRows(first, indexes, inputs)
         return rows_of_node
-
-    def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
-        """Add two steps: a simple component's input, then its cindexes `ids`, a part of `rows`."""
-        of_node = rows.positions(ids)
-        indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
-        self._add(node - 1, input_ids, indexes)
-        self._add(node, ids, indexes)
 
     def _add_requested(self, node: int, request: ComputationRequest) -> None:
         name = self.nnet.node_names[node]

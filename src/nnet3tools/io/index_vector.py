@@ -28,8 +28,7 @@ def read_index_vector(reader: Reader) -> Ints:
 def write_index_vector(writer: Writer, indexes: Ints) -> None:
     """Write Indexes (N, 3), columns n, t, x, in the form of Kaldi's WriteIndexVector."""
     indexes = np.ascontiguousarray(indexes, np.int32).reshape(-1, 3)
-    writer.write_token("<I1V>")
-    writer.write_int32(len(indexes))
+    writer.write_token("<I1V>").write_int32(len(indexes))
     if writer.binary:
         writer.write_bytes(_encode_cached(indexes.tobytes()))
     else:
@@ -45,8 +44,7 @@ def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
     """Write node numbers (N,) and Indexes (N, 3) in the form of Kaldi's WriteCindexVector."""
     indexes = np.ascontiguousarray(indexes, np.int32).reshape(-1, 3)
     nodes = np.ascontiguousarray(nodes, np.int32)
-    writer.write_token("<I1V>")
-    writer.write_int32(len(indexes))
+    writer.write_token("<I1V>").write_int32(len(indexes))
     if writer.binary or len(nodes) == 0:
         writer.write_bytes(_encode(indexes, nodes))
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.input_buffer import LOOK_AHEAD, MAX_TEXT, InputBuffer
@@ -41,8 +41,8 @@ class Reader(InputBuffer):
                 break
         return match.group(1).decode("utf-8", "surrogateescape") if match else ""
 
-    def expect_token(self, *tokens: str) -> None:
-        """Consume the given tokens in order; DataError if another token comes."""
+    def expect_token(self, *tokens: str) -> Self:
+        """Consume the given tokens in order; returns the reader. DataError for another token."""
         for token in tokens:
             word = token.encode() + b" "
             if self._buffer.startswith(word, self._at):
@@ -55,6 +55,7 @@ class Reader(InputBuffer):
                 raise self.error(f"expected {token}, found {self._next_text()}", start) from None
             if found != token:
                 raise self.error(f"expected {token}, found {quoted(found)}", start)
+        return self
 
     def read_line(self) -> str:
         """Read the rest of the line without its newline; DataError at the end of the stream."""

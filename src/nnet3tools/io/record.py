@@ -31,7 +31,7 @@ class ValueKind(NamedTuple):
     """
 
     read: Callable[[Reader], Any]
-    write: Callable[[Writer, Any], None]
+    write: Callable[[Writer, Any], object]
     walk: Callable[[ByteWalk, Values], Any] | None = None
 
 
@@ -159,16 +159,14 @@ class Repeated(Field):
 
         `values` and `end`, as for all fields, are the earlier fields and the record's last token.
         """
-        reader.expect_token(self.token)
-        count = reader.read_int32()
+        count = reader.expect_token(self.token).read_int32()
         if not 0 < count <= _MAX_COUNT:
             raise reader.error(f"an example cannot have {count} {self.noun}")
         return [self.kind.read(reader) for _ in range(count)]
 
     def write(self, writer: Writer, value: list[Any]) -> None:
         """Write the token, the number of records and the records."""
-        writer.write_token(self.token)
-        writer.write_int32(len(value))
+        writer.write_token(self.token).write_int32(len(value))
         if self.newlines:
             writer.write_newline()
         for item in value:

@@ -128,8 +128,7 @@ def read_sparse(reader: Reader) -> SparseMatrix:
 def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
     """Write a sparse matrix in text or binary, depending on the writer's mode."""
     if writer.binary:
-        writer.write_token("SM")
-        writer.write_int32(matrix.num_rows)
+        writer.write_token("SM").write_int32(matrix.num_rows)
         writer.write_bytes(rows_of_sparse(matrix))
     else:
         writer.write_text(_format(matrix))

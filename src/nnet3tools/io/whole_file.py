@@ -186,7 +186,7 @@ class _Beside(_Temporary):
         descriptor = self.file.fileno()
         try:
             # With src_dir_fd Python calls linkat, which follows the link in /proc.
-            os.link(_path_of(descriptor), name, src_dir_fd=descriptor)
+            os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
         except FileExistsError:
             return False
         return True
@@ -209,10 +209,6 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _path_of(descriptor: int) -> str:
-    return f"/proc/self/fd/{descriptor}"
-
-
 def _without_name(folder: str) -> int | None:
     """Open a nameless file in `folder`, to be named later; None if the system cannot do so."""
     flag = getattr(os, "O_TMPFILE", None)
@@ -224,7 +220,7 @@ def _without_name(folder: str) -> int | None:
         if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             return None
         raise
-    if not os.path.exists(_path_of(descriptor)):
+    if not os.path.exists(f"/proc/self/fd/{descriptor}"):
         os.close(descriptor)
         return None
     return descriptor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.numpy_later import np
@@ -58,9 +58,10 @@ class Writer:
         if not self.binary:
             self.write_bytes(b"\n")
 
-    def write_token(self, token: str) -> None:
-        """Write a word and a space, in binary and in text mode."""
+    def write_token(self, token: str) -> Self:
+        """Write a word and a space, in binary and in text mode; returns the writer."""
         self.write_bytes(_token(token))
+        return self
 
     def write_bool(self, value: bool) -> None:
         """Write T or F, followed by a space in text mode."""

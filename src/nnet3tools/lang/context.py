@@ -58,16 +58,6 @@ def in_context(
     return _Expansion(phones, tree, frozenset(disambig), end_symbol).graph()
 
 
-def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], list[float]]:
-    """Arcs and final weights of `phones`, extended to accept any number of `symbol` at the end."""
-    arcs, finals = phones.arc_lists(), phones.finals.tolist()
-    end = len(arcs)
-    for state, final in enumerate(finals):
-        if final != NOT_FINAL:
-            arcs[state].append((symbol, 0, final, end))
-    return [*arcs, [(symbol, 0, 0.0, end)]], [*finals, 0.0]
-
-
 class _Expansion:
     """Composes a phone FST with a context FST; a state of the latter is the last phones read."""
 
@@ -76,9 +66,14 @@ class _Expansion:
     ) -> None:
         self._disambig = disambig
         self._width, self._central, self._end = tree.width, tree.central, end_symbol
-        self._arcs, self._finals = phones.arc_lists(), phones.finals.tolist()
-        if self._looks_ahead:
-            self._arcs, self._finals = _with_end_symbol(phones, end_symbol)
+        arcs, finals = phones.arc_lists(), phones.finals.tolist()
+        if self._looks_ahead:  # any number of end symbols may follow
+            end = len(arcs)
+            for state, final in enumerate(finals):
+                if final != NOT_FINAL:
+                    arcs[state].append((end_symbol, 0, final, end))
+            arcs, finals = [*arcs, [(end_symbol, 0, 0.0, end)]], [*finals, 0.0]
+        self._arcs, self._finals = arcs, finals
         self._start = phones.start
         self._labels: dict[Window, int] = {(): 0}
         # A phone's window is complete some phones later; a disambiguation symbol's is at once.

@@ -86,20 +86,12 @@ class Gaussian:
 
 def write_gaussians(writer: Writer, gaussians: Sequence[Gaussian]) -> None:
     """Write an acoustic model (Kaldi's AmDiagGmm) with one Gaussian for each pdf."""
-    writer.write_token("<DIMENSION>")
-    writer.write_int32(len(gaussians[0].scaled_mean) if gaussians else 0)
-    writer.write_token("<NUMPDFS>")
-    writer.write_int32(len(gaussians))
+    writer.write_token("<DIMENSION>").write_int32(len(gaussians[0].scaled_mean) if gaussians else 0)
+    writer.write_token("<NUMPDFS>").write_int32(len(gaussians))
     for gaussian in gaussians:
-        writer.write_token("<DiagGMM>")
-        writer.write_newline()
-        writer.write_token("<GCONSTS>")
-        writer.write_vector(np.array([gaussian.constant], np.float32))
-        writer.write_token("<WEIGHTS>")
-        writer.write_vector(np.ones(1, np.float32))
-        writer.write_token("<MEANS_INVVARS>")
-        writer.write_matrix(gaussian.scaled_mean[np.newaxis])
-        writer.write_token("<INV_VARS>")
-        writer.write_matrix(gaussian.inverse_variance[np.newaxis])
-        writer.write_token("</DiagGMM>")
-        writer.write_newline()
+        writer.write_token("<DiagGMM>").write_newline()
+        writer.write_token("<GCONSTS>").write_vector(np.array([gaussian.constant], np.float32))
+        writer.write_token("<WEIGHTS>").write_vector(np.ones(1, np.float32))
+        writer.write_token("<MEANS_INVVARS>").write_matrix(gaussian.scaled_mean[np.newaxis])
+        writer.write_token("<INV_VARS>").write_matrix(gaussian.inverse_variance[np.newaxis])
+        writer.write_token("</DiagGMM>").write_newline()

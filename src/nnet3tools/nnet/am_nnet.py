@@ -33,10 +33,8 @@ class AmNnet(StoredObject):
         """Read a model in Kaldi's format; DataError if its network is not an acoustic model's."""
         transition_model = TransitionModel.read(reader)
         nnet = Nnet.read(reader)
-        reader.expect_token("<LeftContext>")
-        left_context = reader.read_int32()
-        reader.expect_token("<RightContext>")
-        right_context = reader.read_int32()
+        left_context = reader.expect_token("<LeftContext>").read_int32()
+        right_context = reader.expect_token("<RightContext>").read_int32()
         reader.expect_token("<Priors>")
         model = cls(transition_model, nnet, left_context, right_context, reader.read_vector())
         model.check_simple(reader.name)
@@ -46,12 +44,9 @@ class AmNnet(StoredObject):
         """Write the model in Kaldi's format."""
         self.transition_model.write(writer)
         self.nnet.write(writer)
-        writer.write_token("<LeftContext>")
-        writer.write_int32(self.left_context)
-        writer.write_token("<RightContext>")
-        writer.write_int32(self.right_context)
-        writer.write_token("<Priors>")
-        writer.write_vector(self.priors)
+        writer.write_token("<LeftContext>").write_int32(self.left_context)
+        writer.write_token("<RightContext>").write_int32(self.right_context)
+        writer.write_token("<Priors>").write_vector(self.priors)
 
     def check_simple(self, name: str) -> None:
         """Raise DataError, with the file's `name`, unless the nodes "input" and "output" exist.

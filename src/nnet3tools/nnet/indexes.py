@@ -74,7 +74,8 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
         return keys + (offset << shift)
     indexes = unpack(keys)
     moved = indexes[:, 1] != NO_TIME
-    indexes[moved, 1] = _within_int32(indexes[moved, 1].astype(np.int64) + offset)
+    times = indexes[moved, 1].astype(np.int64) + offset
+    indexes[moved, 1] = np.clip(times, NO_TIME + 1, np.iinfo(np.int32).max)
     return pack(indexes)
 
 
@@ -102,12 +103,6 @@ def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most:
     else:
         return new[:0]
     return (new + (offsets[:, None] << shift)).ravel()
-
-
-def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Clip times to the range of int32; `pack` rejects clipped times."""
-    limits = np.iinfo(np.int32)
-    return np.clip(times, limits.min + 1, limits.max)
 
 
 def find_sorted(sorted_keys: KeyArray, keys: KeyArray) -> NDArray[np.intp]:

@@ -41,8 +41,7 @@ class Nnet(Network):
         lines = []
         while (line := reader.read_line().rstrip("\r")) != "":
             lines.append(line)
-        reader.expect_token("<NumComponents>")
-        num_components = reader.read_int32()
+        num_components = reader.expect_token("<NumComponents>").read_int32()
         if not 0 <= num_components < 100000:
             raise DataError(f"{reader.name}: impossible number of components {num_components}")
         nnet = cls()
@@ -65,8 +64,7 @@ class Nnet(Network):
         """Write the network in Kaldi's format, in text or binary."""
         writer.write_token("<Nnet3>")
         writer.write_text("".join(f"{line}\n" for line in ["", *self.config_lines(), ""]))
-        writer.write_token("<NumComponents>")
-        writer.write_int32(len(self.components))
+        writer.write_token("<NumComponents>").write_int32(len(self.components))
         writer.write_newline()
         for name, component in zip(self.component_names, self.components, strict=True):
             writer.write_token("<ComponentName>")

@@ -121,8 +121,7 @@ def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
     out = io.BytesIO()
     writer = Writer(out, binary)
     options.write(writer)
-    writer.write_token("<ComputationCacheSize>")
-    writer.write_int32(size)
+    writer.write_token("<ComputationCacheSize>").write_int32(size)
     writer.write_token("<ComputationCache>")
     return out.getvalue()
 
@@ -139,11 +138,6 @@ def _entry_pieces(
 
 
 # -- reading
-
-
-def is_cache(reader: Reader) -> bool:
-    """Whether the file that `reader` is about to read is a computation cache; reads nothing."""
-    return reader.peek_token() == "<NnetOptimizeOptions>"
 
 
 def read_entries(

@@ -54,7 +54,10 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
                     row += rows
         updates.append(Backprop(component, 0, **gathered, in_deriv=0))
         for position, command in zip(positions, backprops, strict=True):
-            out.commands[position] = _without_update(command)
+            values = {name: getattr(command, name) for name in command.OPERANDS}
+            out.commands[position] = (
+                BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
+            )
     commands: list[Command] = []
     for position, command in enumerate(out.commands):
         commands += before.get(position, ())
@@ -62,12 +65,6 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
     out.commands = commands + updates + deallocations
     consolidate_io(out)
     return remove_no_operations(out)
-
-
-def _without_update(command: Command) -> Command:
-    """The Backprop command without model update; a NoOperation if it then has nothing to do."""
-    values = {name: getattr(command, name) for name in command.OPERANDS}
-    return BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
 
 
 def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:

@@ -188,22 +188,17 @@ def _apply(
             before, began = computation, time.perf_counter()
             computation = step.transform(computation, context)
             elapsed = time.perf_counter() - began
-            if check and not _is_same(before, computation):
+            if check and not (
+                before.commands == computation.commands
+                and before.matrices == computation.matrices
+                and before.submatrices == computation.submatrices
+            ):
                 _check(step.name, computation, context)
             if log.get_verbose() >= 2:
                 _log_step(step.name, before, computation, elapsed)
             if after_pass is not None:
                 after_pass(step.name, before, computation)
     return computation
-
-
-def _is_same(before: Computation, after: Computation) -> bool:
-    """Whether the program `after` a pass equals the one `before` in all that a check looks at."""
-    return (
-        before.commands == after.commands
-        and before.matrices == after.matrices
-        and before.submatrices == after.submatrices
-    )
 
 
 def _check(name: str, computation: Computation, context: PassContext) -> None:

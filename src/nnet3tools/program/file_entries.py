@@ -39,11 +39,8 @@ def choose(reader: Reader, *tokens: str) -> str:
 
 def read_matrix(reader: Reader) -> MatrixInfo:
     """Read a <MatrixInfo> entry: the size of a matrix."""
-    reader.expect_token("<MatrixInfo>")
-    reader.expect_token("<NumRows>")
-    num_rows = reader.read_int32()
-    reader.expect_token("<NumCols>")
-    num_cols = reader.read_int32()
+    num_rows = reader.expect_token("<MatrixInfo>", "<NumRows>").read_int32()
+    num_cols = reader.expect_token("<NumCols>").read_int32()
     stride = StrideType.DEFAULT
     if choose(reader, "</MatrixInfo>", "<StrideEqualNumCols>") == "<StrideEqualNumCols>":
         stride = StrideType.EQUAL_NUM_COLS
@@ -53,24 +50,18 @@ def read_matrix(reader: Reader) -> MatrixInfo:
 
 def write_matrix(writer: Writer, info: MatrixInfo) -> None:
     """Write a <MatrixInfo> entry: the size of a matrix."""
-    writer.write_token("<MatrixInfo>")
-    writer.write_newline()
-    writer.write_token("<NumRows>")
-    writer.write_int32(info.num_rows)
-    writer.write_token("<NumCols>")
-    writer.write_int32(info.num_cols)
+    writer.write_token("<MatrixInfo>").write_newline()
+    writer.write_token("<NumRows>").write_int32(info.num_rows)
+    writer.write_token("<NumCols>").write_int32(info.num_cols)
     if info.stride_type != StrideType.DEFAULT:
         writer.write_token("<StrideEqualNumCols>")
     writer.write_newline()
-    writer.write_token("</MatrixInfo>")
-    writer.write_newline()
+    writer.write_token("</MatrixInfo>").write_newline()
 
 
 def read_debug_info(reader: Reader) -> MatrixDebugInfo:
     """Read a <MatrixDebugInfo> entry: the cindexes of a matrix's rows."""
-    reader.expect_token("<MatrixDebugInfo>")
-    reader.expect_token("<IsDeriv>")
-    is_deriv = reader.read_bool()
+    is_deriv = reader.expect_token("<MatrixDebugInfo>", "<IsDeriv>").read_bool()
     reader.expect_token("<Cindexes>")
     nodes, indexes = read_cindex_vector(reader)
     reader.expect_token("</MatrixDebugInfo>")
@@ -79,16 +70,13 @@ def read_debug_info(reader: Reader) -> MatrixDebugInfo:
 
 def write_debug_info(writer: Writer, info: DebugInfo) -> None:
     """Write a <MatrixDebugInfo> entry: the cindexes of a matrix's rows."""
-    writer.write_token("<MatrixDebugInfo>")
-    writer.write_newline()
-    writer.write_token("<IsDeriv>")
-    writer.write_bool(info.is_deriv)
+    writer.write_token("<MatrixDebugInfo>").write_newline()
+    writer.write_token("<IsDeriv>").write_bool(info.is_deriv)
     writer.write_newline()
     writer.write_token("<Cindexes>")
     write_cindex_vector(writer, info.nodes, info.indexes)
     writer.write_newline()
-    writer.write_token("</MatrixDebugInfo>")
-    writer.write_newline()
+    writer.write_token("</MatrixDebugInfo>").write_newline()
 
 
 _SUBMATRIX_TOKENS = ("<MatrixIndex>", "<RowOffset>", "<NumRows>", "<ColOffset>", "<NumCols>")
@@ -107,14 +95,11 @@ def read_submatrix(reader: Reader) -> SubMatrixInfo:
 
 def write_submatrix(writer: Writer, info: SubMatrixInfo) -> None:
     """Write a <SubMatrixInfo> entry: the place of a submatrix in its matrix."""
-    writer.write_token("<SubMatrixInfo>")
-    writer.write_newline()
+    writer.write_token("<SubMatrixInfo>").write_newline()
     for token, value in zip(_SUBMATRIX_TOKENS, info, strict=True):
-        writer.write_token(token)
-        writer.write_int32(value)
+        writer.write_token(token).write_int32(value)
     writer.write_newline()
-    writer.write_token("</SubMatrixInfo>")
-    writer.write_newline()
+    writer.write_token("</SubMatrixInfo>").write_newline()
 
 
 # -- precomputed indexes
@@ -126,8 +111,7 @@ def _no_indexes() -> np.ndarray:
 
 def read_precomputed_list(reader: Reader) -> list[PrecomputedInfo]:
     """Read the whole table of precomputed indexes, including its count."""
-    reader.expect_token("<NumComponentPrecomputedIndexes>")
-    size = reader.read_size()
+    size = reader.expect_token("<NumComponentPrecomputedIndexes>").read_size()
     none = PrecomputedInfo(None, _no_indexes(), _no_indexes())
     token = choose(reader, "<PrecomputedIndexesInfo>", "<ComponentPrecomputedIndexes>")
     if token == "<ComponentPrecomputedIndexes>":  # Kaldi before shortcut compilation
@@ -167,8 +151,7 @@ def read_command(reader: Reader) -> Command:
     else:
         found = reader.read_token()
         cls = _BY_NAME.get(found)
-        reader.expect_token("<Alpha>")
-        alpha = reader.read_float()
+        alpha = reader.expect_token("<Alpha>").read_float()
         reader.expect_token("<Args>")
         args = [reader.read_int32() for _ in range(7)]
     if cls is None:

@@ -103,8 +103,7 @@ def read_computation(reader: Reader) -> Computation:
         ),
         commands=_read_table(reader, "<NumCommands>", "<Commands>", read_command),
     )
-    reader.expect_token("<NeedModelDerivative>")
-    computation.need_model_derivative = reader.read_bool()
+    computation.need_model_derivative = reader.expect_token("<NeedModelDerivative>").read_bool()
     reader.expect_token("</NnetComputation>")
     _check_tables(reader, computation)
     return computation
@@ -113,8 +112,7 @@ def read_computation(reader: Reader) -> Computation:
 def write_computation(writer: Writer, computation: Computation) -> None:
     """Write a program exactly as Kaldi does."""
     writer.write_token("<NnetComputation>")
-    writer.write_token("<Version>")
-    writer.write_int32(VERSION)
+    writer.write_token("<Version>").write_int32(VERSION)
     _write_table(writer, "<NumMatrices>", "<Matrices>", computation.matrices, write_matrix)
     _write_table(
         writer,
@@ -127,8 +125,7 @@ def write_computation(writer: Writer, computation: Computation) -> None:
         writer, "<NumSubMatrices>", "<SubMatrices>", computation.submatrices, write_submatrix
     )
     precomputed = computation.component_precomputed_indexes
-    writer.write_token("<NumComponentPrecomputedIndexes>")
-    writer.write_size(len(precomputed))
+    writer.write_token("<NumComponentPrecomputedIndexes>").write_size(len(precomputed))
     writer.write_token("<PrecomputedIndexesInfo>")
     for info in precomputed[1:]:
         write_precomputed(writer, info)
@@ -147,10 +144,8 @@ def write_computation(writer: Writer, computation: Computation) -> None:
     for count, token, lists in pairs:
         _write_table(writer, count, token, lists, lambda w, a: w.write_int_pairs(a))
     _write_table(writer, "<NumCommands>", "<Commands>", computation.commands, write_command)
-    writer.write_token("<NeedModelDerivative>")
-    writer.write_bool(computation.need_model_derivative)
-    writer.write_token("</NnetComputation>")
-    writer.write_newline()
+    writer.write_token("<NeedModelDerivative>").write_bool(computation.need_model_derivative)
+    writer.write_token("</NnetComputation>").write_newline()
 
 
 # -- tables: a count, a token, the entries
@@ -171,8 +166,7 @@ def _read_list(reader: Reader, token: str, entry: Callable[[Reader], T]) -> list
 def _write_table(
     writer: Writer, count: str, token: str, entries: list[T], entry: Callable[[Writer, T], None]
 ) -> None:
-    writer.write_token(count)
-    writer.write_size(len(entries))
+    writer.write_token(count).write_size(len(entries))
     writer.write_token(token)
     for value in entries:
         entry(writer, value)

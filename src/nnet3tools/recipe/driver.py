@@ -27,17 +27,16 @@ def is_done(job: Job) -> bool:
     return is_this and bool(ended) and ended[-1].startswith("# Ended (code 0)")
 
 
-def is_stage_done(stage: Stage) -> bool:
-    """Whether a stage is done: `outputs` exist, files `absent` do not, and its jobs succeeded."""
-    there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
-    left = any(matches(pattern) for pattern in stage.absent)
-    return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
-
-
 def first_unfinished(stages: list[Stage]) -> int:
-    """The index of the stage after the last finished stage; 0 if none is finished."""
+    """The index of the stage after the last finished stage; 0 if none is finished.
+
+    A finished stage's `outputs` exist, files `absent` do not, and its jobs have succeeded.
+    """
     for i in reversed(range(len(stages))):
-        if is_stage_done(stages[i]):
+        stage = stages[i]
+        there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
+        left = any(matches(pattern) for pattern in stage.absent)
+        if there and not left and all(is_done(job) for job in (*stage.background, *stage.proof)):
             return i + 1
     return 0
 

@@ -54,7 +54,12 @@ def open_egs_dir(e: Experiment) -> EgsDir:
     """Read the properties of existing examples; DataError if they do not fit the experiment."""
     path = e.egs_path
     info = _Info(path)
-    _check_features(info, e)
+    dim = e.data.feature_dim() if e.options.feat_dir else 0
+    if dim and dim != (found := info.number("feat_dim")):
+        raise DataError(
+            f"{info.path}: its features have dimension {found}, those of "
+            f"--feat-dir={e.options.feat_dir} {dim}"
+        )
     _check_ivectors(info, e.options.feat.online_ivector_dir)
     _check_contexts(info, e)
     if (frames := info.text("frames_per_eg")) != e.frames_per_eg:
@@ -64,15 +69,6 @@ def open_egs_dir(e: Experiment) -> EgsDir:
         )
     num_archives, size = info.number("num_archives"), info.number("egs_per_archive", 0)
     return EgsDir(path, num_archives, _is_multitask(e), size)
-
-
-def _check_features(info: _Info, e: Experiment) -> None:
-    dim = e.data.feature_dim() if e.options.feat_dir else 0
-    if dim and dim != (found := info.number("feat_dim")):
-        raise DataError(
-            f"{info.path}: its features have dimension {found}, those of "
-            f"--feat-dir={e.options.feat_dir} {dim}"
-        )
 
 
 def _check_contexts(info: _Info, e: Experiment) -> None:

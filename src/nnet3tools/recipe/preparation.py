@@ -36,8 +36,11 @@ def stages_before_egs(e: Experiment) -> list[Stage]:
     if isinstance(e, ChainExperiment):
         stages += [] if e.is_e2e else [_phone_lm_stage(e)]
         stages.append(_den_fst_stage(e))
-    if e.has_init_config:
-        stages.append(_init_stage(e))
+    if e.has_init_config:  # builds what the LDA-like transform reads
+        out = e.dir / "init.raw"
+        words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", str(out))
+        step = e.step("nnet_init", words, out=out)
+        stages.append(Stage(_number(e, -4), "the first part of the network", (step,), (out,)))
     if not e.options.egs.dir:
         stages.append(_egs_stage(e))
     return stages
@@ -75,14 +78,6 @@ def _den_fst_stage(e: ChainExperiment) -> Stage:
     make = ("chain-make-den-fst", *made_of, *map(str, outputs))
     steps.append(Jobs((Job(e.log("make_den_fst"), ((make,),), "train.1"),), outputs))
     return Stage(-5, "the denominator graph", tuple(steps), (*outputs, model))
-
-
-def _init_stage(e: Experiment) -> Stage:
-    """The stage that builds the part of the network whose output the LDA-like transform reads."""
-    out = e.dir / "init.raw"
-    words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", str(out))
-    step = e.step("nnet_init", words, out=out)
-    return Stage(_number(e, -4), "the first part of the network", (step,), (out,))
 
 
 def _egs_stage(e: Experiment) -> Stage:

@@ -42,7 +42,7 @@ def result_text(key: str, result: Result, form: str, real_time_factor: float | N
 def partial_text(key: str, partial: Partial, form: str) -> str:
     """A partial result as a line of JSON; an empty string if `form` is "text" or "ctm"."""
     if form == "vosk":
-        return json_line(vosk_partial(partial))
+        return json_line({"partial": partial.text})
     return json_line({"utterance": key, "partial": partial.text}) if form == "json" else ""
 
 
@@ -76,11 +76,6 @@ def vosk_result(result: Result, with_words: bool) -> dict[str, Any]:
     if with_words and result.words:
         line["result"] = [_vosk_word(word) for word in result.words]
     return {**line, "text": result.text}
-
-
-def vosk_partial(partial: Partial) -> dict[str, Any]:
-    """The JSON object of Vosk's PartialResult."""
-    return {"partial": partial.text}
 
 
 def vosk_empty(alternatives: bool) -> dict[str, Any]:

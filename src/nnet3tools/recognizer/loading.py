@@ -15,7 +15,6 @@ from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.features.sound_features import SoundFeatures
-from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
 from nnet3tools.io import log
 from nnet3tools.io.checked import is_file
@@ -59,7 +58,13 @@ def recognizer_of(d: ModelDirectory) -> Recognizer:
         )
     scale = _acoustic_scale(d, model)
     with naming(str(d.features)):
-        features = SoundFeatures(_allowing(d.feature_options, d.options))
+        frame = d.feature_options.frame
+        frame = replace(
+            frame,
+            allow_downsample=frame.allow_downsample or d.options.allow_downsample,
+            allow_upsample=frame.allow_upsample or d.options.allow_upsample,
+        )
+        features = SoundFeatures(replace(d.feature_options, frame=frame))
     words = SymbolTable.load(str(d.words))
     chunk = d.options.frames_per_chunk
     simple = SimpleComputationOptions(
@@ -102,19 +107,6 @@ def _acoustic_scale(d: ModelDirectory, model: TransitionModel) -> float:
             "has 0.1): this is not a chain model, for which the scale is 1.0"
         )
     return 1.0
-
-
-def _allowing(
-    features: MfccOptions | FbankOptions, options: RecognizerOptions
-) -> MfccOptions | FbankOptions:
-    """`features` with the user's permissions to change the sampling rate (`options`) added."""
-    frame = features.frame
-    frame = replace(
-        frame,
-        allow_downsample=frame.allow_downsample or options.allow_downsample,
-        allow_upsample=frame.allow_upsample or options.allow_upsample,
-    )
-    return replace(features, frame=frame)
 
 
 def _check_normalization(d: ModelDirectory) -> None:

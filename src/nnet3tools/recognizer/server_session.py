@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
-from nnet3tools.recognizer.json_results import json_line, vosk_empty, vosk_partial, vosk_result
+from nnet3tools.recognizer.json_results import json_line, vosk_empty, vosk_result
 from nnet3tools.recognizer.results import Alternative, Result
 from nnet3tools.recognizer.server_counters import Counters
 from nnet3tools.recognizer.server_options import ServerOptions
@@ -168,7 +168,7 @@ class Session:
         self._utterance_seconds += self._seconds(data)
         is_long = self._utterance_seconds > self._options.max_utterance_seconds
         if not self._stream.accept(data) and not is_long:
-            return _json(vosk_partial(self._stream.partial())), -1
+            return _json({"partial": self._stream.partial().text}), -1
         self._utterance_seconds = 0.0
         results = [self._stream.result() for _ in range(max(1, self._stream.num_waiting))]
         return self._shown(results)

@@ -253,7 +253,12 @@ def _changed_matrices(
         if weights is None:
             return matrices.encoded
         if form.token.startswith("CM"):
-            return _with_ranges(matrices, weights)
+            begin = len(matrices.form.token) + 1
+            ranges = matrices.ranges(weights).tobytes()
+            return [
+                whole[:begin] + ranges[8 * i : 8 * i + 8] + whole[begin + 8 :]
+                for i, whole in enumerate(matrices.encoded)
+            ]
     num = len(matrices)
     sources = (form.num_rows * np.arange(num)[:, None] + rows).ravel()
     features = matrices.features(weights)
@@ -261,13 +266,3 @@ def _changed_matrices(
         return encoded_parts(features.select_rows(sources), num)
     assert isinstance(features, np.ndarray)
     return encoded_parts(features[sources], num)
-
-
-def _with_ranges(matrices: SameLayoutMatrices, weights: NDArray[np.float32]) -> list[bytes]:
-    """Compressed matrices times their weights, as bytes: only minimum and range in them change."""
-    begin = len(matrices.form.token) + 1
-    ranges = matrices.ranges(weights).tobytes()
-    return [
-        whole[:begin] + ranges[8 * i : 8 * i + 8] + whole[begin + 8 :]
-        for i, whole in enumerate(matrices.encoded)
-    ]

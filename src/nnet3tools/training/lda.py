@@ -75,16 +75,13 @@ class LdaStats(StoredObject):
     @classmethod
     def read(cls, reader: Reader) -> LdaStats:
         """The statistics read in Kaldi's form; DataError if their sizes do not match."""
-        reader.expect_token("<LDAACCS>", "<VECSIZE>")
-        dim = reader.read_int32()
-        reader.expect_token("<NUMCLASSES>")
-        num_classes = reader.read_int32()
+        dim = reader.expect_token("<LDAACCS>", "<VECSIZE>").read_int32()
+        num_classes = reader.expect_token("<NUMCLASSES>").read_int32()
         reader.expect_token("<ZERO_ACCS>")
         zero = reader.read_vector(np.float64)
         reader.expect_token("<FIRST_ACCS>")
         first = reader.read_matrix(np.float64)
-        reader.expect_token("<SECOND_ACCS>")
-        lower = reader.read_packed()
+        lower = reader.expect_token("<SECOND_ACCS>").read_packed()
         second = lower + np.tril(lower, -1).T
         reader.expect_token("</LDAACCS>")
         expected = (num_classes,), (num_classes, dim), (dim, dim)
@@ -101,16 +98,11 @@ class LdaStats(StoredObject):
         """Write the statistics in Kaldi's form."""
         num_classes, dim = self.first.shape
         writer.write_token("<LDAACCS>")
-        writer.write_token("<VECSIZE>")
-        writer.write_int32(dim)
-        writer.write_token("<NUMCLASSES>")
-        writer.write_int32(num_classes)
-        writer.write_token("<ZERO_ACCS>")
-        writer.write_vector(self.zero.astype(np.float32))
-        writer.write_token("<FIRST_ACCS>")
-        writer.write_matrix(self.first.astype(np.float32))
-        writer.write_token("<SECOND_ACCS>")
-        writer.write_packed(self.second - self._squares_of_means())
+        writer.write_token("<VECSIZE>").write_int32(dim)
+        writer.write_token("<NUMCLASSES>").write_int32(num_classes)
+        writer.write_token("<ZERO_ACCS>").write_vector(self.zero.astype(np.float32))
+        writer.write_token("<FIRST_ACCS>").write_matrix(self.first.astype(np.float32))
+        writer.write_token("<SECOND_ACCS>").write_packed(self.second - self._squares_of_means())
         writer.write_token("</LDAACCS>")
 
     def _squares_of_means(self) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.xconfig.layer import ExistingNode, Layer, Scope
-from nnet3tools.xconfig.options import XconfigLine, read_lines
+from nnet3tools.xconfig.options import read_lines
 
 _classes: dict[str, type[Layer]] = {}
 
@@ -37,12 +37,8 @@ def make_layers(text: str, file: str, existing: Iterable[ExistingNode] = ()) -> 
     """The layers of an xconfig text; ConfigErrors name `file`; nodes `existing` can be inputs."""
     scope, classes = Scope(existing), layer_classes()
     for line in read_lines(text, file):
-        scope.layers.append(_make_layer(line, scope, classes))
+        if (cls := classes.get(line.layer_type)) is None:
+            hint = nearest_hint(line.layer_type, classes)
+            raise line.error(f"unknown layer type '{line.layer_type}'{hint}")
+        scope.layers.append(cls(line, scope))
     return scope.layers
-
-
-def _make_layer(line: XconfigLine, scope: Scope, classes: dict[str, type[Layer]]) -> Layer:
-    if (cls := classes.get(line.layer_type)) is None:
-        hint = nearest_hint(line.layer_type, classes)
-        raise line.error(f"unknown layer type '{line.layer_type}'{hint}")
-    return cls(line, scope)

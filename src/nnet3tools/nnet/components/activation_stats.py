@@ -145,15 +145,12 @@ class NonlinearComponent(Component):
         """Add squares of derivatives to `oderiv_sumsq`, at the first call and 3/4 of later ones."""
         with recording.optional(self._stores_derivatives_now, out_deriv) as is_now:
             if is_now:
-                self._sum_derivatives(out_deriv)
+                self._have_room(out_deriv, "oderiv_count", "oderiv_sumsq")
+                if (scale := derivative_scale()) is None:
+                    _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
+                else:
+                    _sum_unscaled_squares(self.oderiv_sumsq, out_deriv, scale.array, beta=1.0)
+                self.oderiv_count += out_deriv.shape[0]
 
     def _stores_derivatives_now(self) -> bool:
         return tensor.random.rand_int(0, 3) != 0 or self.oderiv_count.is_zero()
-
-    def _sum_derivatives(self, out_deriv: Array) -> None:
-        self._have_room(out_deriv, "oderiv_count", "oderiv_sumsq")
-        if (scale := derivative_scale()) is None:
-            _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
-        else:
-            _sum_unscaled_squares(self.oderiv_sumsq, out_deriv, scale.array, beta=1.0)
-        self.oderiv_count += out_deriv.shape[0]

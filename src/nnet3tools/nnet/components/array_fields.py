@@ -109,20 +109,21 @@ class Vector(_Parameter):
 class Derived(_ArrayField):
     """Field for an array or None, computed by the component's `derive`; not stored in files."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
 
 # -- statistics
 
 
 class Count(Field[Any]):
-    """Field for a count in statistics, a float64 in memory; scaling and adding models change it."""
+    """Field for a count in statistics, a float64 in memory; scaling and adding models change it.
+
+    `form` is the format of its text on info lines.
+    """
 
     METHODS = "read_double", "write_double", ""
 
-    def __init__(self, token: str, **named: Any) -> None:
+    def __init__(self, token: str, form: str = "g", **named: Any) -> None:
         super().__init__(token, None, 0.0, **named)
+        self.form = form
 
     def default_of(self, owner: Any) -> Any:
         return owner.__dict__.setdefault(self.name, Tally(0.0))
@@ -143,7 +144,7 @@ class Count(Field[Any]):
         return 0  # negligible beside arrays
 
     def text(self, value: float) -> str:
-        return f"{value:g}"
+        return f"{value:{self.form}}"
 
     def scale(self, owner: Any, scale: float) -> None:
         tally = getattr(owner, self.name)

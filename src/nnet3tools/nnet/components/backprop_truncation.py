@@ -54,13 +54,6 @@ class TruncationIndexes(PrecomputedIndexes):
         return len(self.zeroing) == num_inputs == num_outputs
 
 
-class _NumRows(Count):
-    """Field for a number of rows that info lines show with three digits."""
-
-    def text(self, value: float) -> str:
-        return f"{value:.3g}"
-
-
 class _NumBoundaries(Count):
     """Field for the number of rows at a zeroing boundary; info lines show an integer."""
 
@@ -89,7 +82,7 @@ class BackpropTruncationComponent(Component):
     recurrence_interval = Int("<RecurrenceInterval>", "recurrence-interval", 1, positive=True)
     num_clipped = Count("<NumElementsClipped>")
     num_zeroed = Count("<NumElementsZeroed>")
-    count = _NumRows("<NumElementsProcessed>", key="count")
+    count = Count("<NumElementsProcessed>", ".3g", key="count")
     count_zeroing_boundaries = _NumBoundaries(
         "<NumZeroingBoundaries>", key="count-zeroing-boundaries"
     )

@@ -158,16 +158,13 @@ class ConvolutionComponent(UpdatableComponent):
     def _patch_shape(self, num_rows: int) -> tuple[int, ...]:
         return (num_rows, *self.steps, self.filt_x_dim, self.filt_y_dim, self.input_z_dim)
 
-    def _num_patches(self, num_rows: int) -> int:
-        return num_rows * math.prod(self.steps)
-
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Number of operations; each output element is a dot product and a bias."""
         return rows * (2 * self.filter_params.shape[1] + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         num_rows, num_filters = in_value.shape[0], self.num_filters
-        num_patches = self._num_patches(num_rows)
+        num_patches = num_rows * math.prod(self.steps)
         with (
             tensor.scratch(self._patch_shape(num_rows), like=in_value) as patches,
             tensor.scratch((num_patches, num_filters), like=in_value) as filtered,
@@ -185,7 +182,7 @@ class ConvolutionComponent(UpdatableComponent):
 
     def backprop(self, args: BackpropArgs) -> None:
         num_rows = args.out_deriv.shape[0]
-        num_patches = self._num_patches(num_rows)
+        num_patches = num_rows * math.prod(self.steps)
         with (
             tensor.scratch(self._patch_shape(num_rows), like=args.out_deriv) as patches,
             tensor.scratch((num_patches, self.num_filters), like=args.out_deriv) as filter_derivs,

@@ -75,22 +75,17 @@ class _Steps(Field[list[ConvolutionStep]]):
         return [self._read_step(reader) for _ in range(reader.read_int32())]
 
     def _read_step(self, reader: Reader) -> ConvolutionStep:
-        reader.expect_token("<TimeShift>")
-        shift = reader.read_int32()
-        reader.expect_token("<ParamsStartCol>")
-        start = reader.read_int32()
+        shift = reader.expect_token("<TimeShift>").read_int32()
+        start = reader.expect_token("<ParamsStartCol>").read_int32()
         reader.expect_token("<HeightMap>")
         return ConvolutionStep(shift, start, reader.read_int32_vector())
 
     def write_value(self, writer: Writer, value: list[ConvolutionStep]) -> None:
         writer.write_int32(len(value))
         for step in value:
-            writer.write_token("<TimeShift>")
-            writer.write_int32(step.input_time_shift)
-            writer.write_token("<ParamsStartCol>")
-            writer.write_int32(step.params_start_col)
-            writer.write_token("<HeightMap>")
-            writer.write_int32_vector(step.height_map)
+            writer.write_token("<TimeShift>").write_int32(step.input_time_shift)
+            writer.write_token("<ParamsStartCol>").write_int32(step.params_start_col)
+            writer.write_token("<HeightMap>").write_int32_vector(step.height_map)
 
     def freeze(self, owner: ConvolutionComputation) -> None:
         for array in (*(step.height_map for step in owner.steps), *owner.pieces):
@@ -187,7 +182,10 @@ def compile_convolution(
     megabytes. RequestError if the rows cannot be brought into this order.
     """
     grid = grid_of(_NAME, input_indexes, output_indexes)
-    _draw_spot_checks(grid)
+    # Numbers are drawn as in Kaldi's check of its compilation: which minibatches store statistics
+    # depends on the random numbers that follow.
+    for _ in range(4 * min(5, grid.num_t_out)):
+        tensor.random.rand_int(0, grid.num_t_out - 1)
     _pad_times(model, grid)
     _append_frames(grid)
     ratio = grid.reorder_t_in
@@ -205,15 +203,6 @@ def compile_convolution(
     if (problem := computation.problem()) is not None:
         raise _cannot(grid, problem)
     return computation, *indexes_on_grid(_NAME, grid, input_indexes, output_indexes)
-
-
-def _draw_spot_checks(grid: TimeGrid) -> None:
-    """Draw, and ignore, up to 20 random output times, as Kaldi does to check its compilation.
-
-    Later decisions (which minibatches store statistics) use the same random stream.
-    """
-    for _ in range(4 * min(5, grid.num_t_out)):
-        tensor.random.rand_int(0, grid.num_t_out - 1)
 
 
 def _cannot(grid: TimeGrid, reason: str) -> RequestError:

@@ -106,10 +106,6 @@ class ConvolutionModel(Declared):
             )
         return None
 
-    def unused_heights(self) -> IntArray:
-        """Input heights that no output height uses."""
-        return np.setdiff1d(np.arange(self.height_in), self.input_heights())
-
     # -- creation and info lines
 
     def init_from_config(self, line: ConfigLine) -> None:

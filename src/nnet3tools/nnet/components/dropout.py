@@ -104,15 +104,11 @@ class DropoutMaskComponent(InputlessComponent, DropoutBase):
         else:
             tensor.random.uniform(out_value)
             _zero_one(out_value, out_value, proportion)
-            if self.output_dim in (2, 3):
-                self._exclusive_pair(out_value)
-
-    def _exclusive_pair(self, out_value: Array) -> None:
-        """Draw the first two mask columns so that no row has zeros in both."""
-        with tensor.scratch((out_value.shape[0], 1), like=out_value) as uniform:
-            tensor.random.uniform(uniform)
-            _zero_one(out_value[:, 0:1], uniform, self.dropout_proportion)
-            _one_zero(out_value[:, 1:2], uniform, 1.0 - self.dropout_proportion)
+            if self.output_dim in (2, 3):  # no row may have zeros in both of the first columns
+                with tensor.scratch((out_value.shape[0], 1), like=out_value) as uniform:
+                    tensor.random.uniform(uniform)
+                    _zero_one(out_value[:, 0:1], uniform, self.dropout_proportion)
+                    _one_zero(out_value[:, 1:2], uniform, 1.0 - self.dropout_proportion)
 
     def backprop(self, args: BackpropArgs) -> None:
         """Do nothing: there are no inputs and no parameters."""

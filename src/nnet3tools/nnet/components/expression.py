@@ -187,8 +187,12 @@ class ExpressionComponent(UpdatableComponent):
     def from_config(cls, line: ConfigLine) -> Self:
         whole = _with_params_quoted(line)
         component = super().from_config(whole)
-        if whole is not line:
-            _mark_used(line, whole)
+        if whole is not line:  # all keys of `line` count as used if those of `whole` were
+            for key in ("name", "type"):
+                whole.get_string(key, "")
+            whole.check_all_used()
+            for key in line.unused_keys():
+                line.get_string(key)
         return component
 
     def init_from_config(self, line: ConfigLine) -> None:
@@ -263,18 +267,6 @@ def _with_params_quoted(line: ConfigLine) -> ConfigLine:
     """
     text = re.sub(r"""(\sparams=)(?!["'])(\S+)""", r'\1"\2"', line.text)
     return line if text == line.text else ConfigLine(text, line.file, line.line_number)
-
-
-def _mark_used(line: ConfigLine, whole: ConfigLine) -> None:
-    """Raise ConfigError for unused keys of `whole`; mark all keys of `line` as used.
-
-    `whole` is the copy of `line` from `_with_params_quoted`, from which values were read.
-    """
-    for key in ("name", "type"):
-        whole.get_string(key, "")
-    whole.check_all_used()
-    for key in line.unused_keys():
-        line.get_string(key)
 
 
 def _check_name(line: ConfigLine, name: str) -> str:

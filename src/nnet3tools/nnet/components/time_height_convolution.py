@@ -118,7 +118,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def init_from_config(self, line: ConfigLine) -> None:
         """Draw random parameters; with init-unit=true, make parameters that copy the input."""
         model = self.model
-        if len(unused := model.unused_heights()):
+        if len(unused := np.setdiff1d(np.arange(model.height_in), model.input_heights())):
             log.warning(
                 f"input heights {unused.tolist()} are not used in TimeHeightConvolutionComponent; "
                 "consider increasing the output height or decreasing the height of the preceding "
@@ -172,16 +172,13 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
         if self.learning_rate == 0.0:
             return
         if self.is_gradient or not self.use_natural_gradient:
-            self._update_simple(args.indexes, args.in_value, args.out_deriv)
+            rate, derivs = self.rate, as_rows(args.out_deriv, self.model.num_filters_out)
+            _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)
+            add_params_deriv(
+                args.indexes.computation, args.in_value, args.out_deriv, rate, self.linear_params
+            )
         else:
             self._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
-
-    def _update_simple(
-        self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array
-    ) -> None:
-        rate, derivs = self.rate, as_rows(out_deriv, self.model.num_filters_out)
-        _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)
-        add_params_deriv(indexes.computation, in_value, out_deriv, rate, self.linear_params)
 
     def _update_natural_gradient(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array

@@ -49,8 +49,7 @@ class _Sequences(IntVector):
         owner.offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
 
     def write(self, writer: Writer, owner: TimeMaskIndexes) -> None:
-        writer.write_token("<Indexes>")
-        writer.write_int32(owner.num_sequences)
+        writer.write_token("<Indexes>").write_int32(owner.num_sequences)
         for rows in np.split(owner.rows, owner.offsets[1:-1]):
             writer.write_int32_vector(rows)
 

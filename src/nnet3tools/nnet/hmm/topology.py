@@ -60,8 +60,7 @@ class HmmTopology(StoredObject):
 
     def write(self, writer: Writer) -> None:
         """Write the topology in Kaldi's format."""
-        writer.write_token("<Topology>")
-        writer.write_newline()
+        writer.write_token("<Topology>").write_newline()
         if writer.binary:
             self._write_binary(writer)
         else:
@@ -73,24 +72,19 @@ class HmmTopology(StoredObject):
                 for j, state in enumerate(states):
                     self._write_state(writer, j, state)
                 writer.write_text("</TopologyEntry> \n")
-        writer.write_token("</Topology>")
-        writer.write_newline()
+        writer.write_token("</Topology>").write_newline()
 
     def _write_state(self, writer: Writer, number: int, state: HmmState) -> None:
-        writer.write_token("<State>")
-        writer.write_int32(number)
+        writer.write_token("<State>").write_int32(number)
         if state.forward_pdf_class != NO_PDF:
             writer.write_token("<PdfClass>" if self.is_hmm else "<ForwardPdfClass>")
             writer.write_int32(state.forward_pdf_class)
             if not self.is_hmm:
-                writer.write_token("<SelfLoopPdfClass>")
-                writer.write_int32(state.self_loop_pdf_class)
+                writer.write_token("<SelfLoopPdfClass>").write_int32(state.self_loop_pdf_class)
         for target, probability in state.transitions:
-            writer.write_token("<Transition>")
-            writer.write_int32(target)
+            writer.write_token("<Transition>").write_int32(target)
             writer.write_float(probability)
-        writer.write_token("</State>")
-        writer.write_newline()
+        writer.write_token("</State>").write_newline()
 
     def _write_binary(self, writer: Writer) -> None:
         writer.write_int32_vector(self.phones)
@@ -190,8 +184,7 @@ def _read_text_state(reader: Reader) -> HmmState:
         token = reader.read_token()
     elif token == "<ForwardPdfClass>":
         forward = reader.read_int32()
-        reader.expect_token("<SelfLoopPdfClass>")
-        self_loop = reader.read_int32()
+        self_loop = reader.expect_token("<SelfLoopPdfClass>").read_int32()
         token = reader.read_token()
     transitions = []
     while token == "<Transition>":

@@ -76,8 +76,7 @@ class TransitionModel(StoredObject):
         if size <= 0:
             raise reader.error(f"expected a number of transition states, found {size}")
         tuples = _read_tuples(reader, size, 3 if kind == "<Triples>" else 4)
-        reader.expect_token(f"</{kind[1:]}", "<LogProbs>")
-        log_probs = reader.read_vector()
+        log_probs = reader.expect_token(f"</{kind[1:]}", "<LogProbs>").read_vector()
         reader.expect_token("</LogProbs>", "</TransitionModel>")
         model = cls(topology, tuples, log_probs)
         try:
@@ -94,11 +93,9 @@ class TransitionModel(StoredObject):
         """Write the model in Kaldi's format."""
         columns = 3 if self.topology.is_hmm else 4
         kind = "Triples" if self.topology.is_hmm else "Tuples"
-        writer.write_token("<TransitionModel>")
-        writer.write_newline()
+        writer.write_token("<TransitionModel>").write_newline()
         self.topology.write(writer)
-        writer.write_token(f"<{kind}>")
-        writer.write_int32(len(self.tuples))
+        writer.write_token(f"<{kind}>").write_int32(len(self.tuples))
         writer.write_newline()
         if writer.binary:
             rows = np.empty(len(self.tuples), _packed(columns))
@@ -109,12 +106,10 @@ class TransitionModel(StoredObject):
             for row in self.tuples[:, :columns].tolist():
                 writer.write_text("".join(f"{value} " for value in row) + "\n")
         for token in (f"</{kind}>", "<LogProbs>"):
-            writer.write_token(token)
-            writer.write_newline()
+            writer.write_token(token).write_newline()
         writer.write_vector(self.log_probs)
         for token in ("</LogProbs>", "</TransitionModel>"):
-            writer.write_token(token)
-            writer.write_newline()
+            writer.write_token(token).write_newline()
 
     # construction
 

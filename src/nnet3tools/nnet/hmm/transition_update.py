@@ -62,7 +62,10 @@ def update_transitions(
     chosen = several & (sums >= np.float32(min_count))
     real = exists[firsts[chosen]]
     seen = pooled[chosen] + (sums[chosen, None] == 0)  # states never seen become uniform
-    new = _floored(seen / seen.sum(axis=1, keepdims=True), real, np.float32(floor))
+    new = (seen / seen.sum(axis=1, keepdims=True)).astype(np.float32)
+    for _ in range(_FLOORINGS):
+        new /= new.sum(axis=1, keepdims=True)
+        new = np.where(real, np.maximum(new, np.float32(floor)), np.float32(0))
     new_logs = np.log(new, where=real, out=np.zeros_like(new))
     if not np.isfinite(new_logs).all():
         raise DataError("Log probs is inf or NaN: error in update or bad stats?")
@@ -101,17 +104,6 @@ def _ids(sizes: NDArray[np.int32], states: NDArray) -> tuple[NDArray, NDArray]:
     steps = np.arange(sizes.max(initial=0))
     exists = steps < sizes[states, None]
     return np.where(exists, (np.cumsum(sizes) - sizes + 1)[states, None] + steps, 0), exists
-
-
-def _floored(
-    probabilities: NDArray[np.float64], real: NDArray[np.bool_], floor: np.float32
-) -> NDArray[np.float32]:
-    """Floor and normalize probabilities (N, transitions); `real` marks the existing ones."""
-    values = probabilities.astype(np.float32)
-    for _ in range(_FLOORINGS):
-        values /= values.sum(axis=1, keepdims=True)
-        values = np.where(real, np.maximum(values, floor), np.float32(0))
-    return values
 
 
 def _log(update: TransitionUpdate, num_floored: int, num_skipped: int, shared: bool) -> None:

@@ -53,8 +53,7 @@ class ConstantMap(EventMap):
         return self.pdf
 
     def write(self, writer: Writer) -> None:
-        writer.write_token("CE")
-        writer.write_int32(self.pdf)
+        writer.write_token("CE").write_int32(self.pdf)
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,18 @@ class TableMap(EventMap):
         return max((child.largest() for child in self.children if child is not None), default=-1)
 
     def write(self, writer: Writer) -> None:
-        writer.write_token("TE")
-        writer.write_int32(self.key)
-        _write_uint32(writer, len(self.children))
+        writer.write_token("TE").write_int32(self.key)
+        if writer.binary:
+            writer.write_bytes(struct.pack("<bI", -4, len(self.children)))
+        else:
+            writer.write_int32(len(self.children))
         writer.write_token("(")
         for child in self.children:
             if child is None:
                 writer.write_token("NULL")
             else:
                 child.write(writer)
-        writer.write_token(")")
-        writer.write_newline()
+        writer.write_token(")").write_newline()
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,12 @@ class SplitMap(EventMap):
         return max(self.yes.largest(), self.no.largest())
 
     def write(self, writer: Writer) -> None:
-        writer.write_token("SE")
-        writer.write_int32(self.key)
+        writer.write_token("SE").write_int32(self.key)
         writer.write_int32_vector(sorted(self.values))
         writer.write_token("{")
         self.yes.write(writer)
         self.no.write(writer)
-        writer.write_token("}")
-        writer.write_newline()
+        writer.write_token("}").write_newline()
 
 
 def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
@@ -156,13 +154,6 @@ def _read_uint32(reader: Reader) -> int:
     return int(reader.read_array(1, "<u4", "a uint32")[0])
 
 
-def _write_uint32(writer: Writer, value: int) -> None:
-    if writer.binary:
-        writer.write_bytes(struct.pack("<bI", -4, value))
-    else:
-        writer.write_int32(value)
-
-
 @dataclass(frozen=True)
 class ContextDependency(StoredObject):
     """Kaldi's tree over windows of `width` phones; `central` is the central phone's position."""
@@ -188,8 +179,7 @@ class ContextDependency(StoredObject):
 
     def write(self, writer: Writer) -> None:
         """Write the tree in Kaldi's format."""
-        writer.write_token("ContextDependency")
-        writer.write_int32(self.width)
+        writer.write_token("ContextDependency").write_int32(self.width)
         writer.write_int32(self.central)
         writer.write_token("ToPdf")
         self.to_pdf.write(writer)

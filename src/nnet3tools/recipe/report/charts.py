@@ -76,14 +76,11 @@ class _Axis:
 
     def ticks(self, most: int) -> list[float]:
         """About `most` round numbers on the axis, for its labels."""
-        size = _round_step((self.high - self.low) / most)
+        least = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(least))
+        size = next(f * power for f in (1, 2, 5, 10, 20) if f * power >= least * (1 - 1e-9))
         first = math.ceil(self.low / size - 1e-9)
         return [i * size for i in range(first, math.floor(self.high / size + 1e-9) + 1)]
-
-
-def _round_step(least: float) -> float:
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(f * power for f in (1, 2, 5, 10, 20) if f * power >= least * (1 - 1e-9))
 
 
 def _axis(values: Sequence[float], start: float, end: float, zero: bool) -> _Axis:

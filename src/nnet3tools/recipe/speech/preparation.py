@@ -49,7 +49,16 @@ def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str, ba
     write_data_dir(HELD_OUT, held_out, checked.rate)
     for test in tested:
         write_data_dir(TEST, test.utterances, checked.rate)
-    _write_mfcc_conf(checked.rate)
+    mfcc_options = (
+        "--use-energy=false",
+        f"--num-mel-bins={NUM_CEPSTRA}",
+        f"--num-ceps={NUM_CEPSTRA}",
+        "--low-freq=20",
+        "--high-freq=-400",
+        f"--sample-frequency={checked.rate}",
+        "--allow-downsample=true",
+    )
+    write_lines(Path("mfcc.conf"), mfcc_options)
     texts = [*_files(lexicon), options.arpa, options.extra_text]
     texts += [name for corpus in parts for name in corpus.files]
     sounds = (u.sound.name for corpus in parts for u in corpus.utterances)
@@ -117,19 +126,6 @@ def _unigrams(lines: list[str]) -> Iterator[str]:
             is_unigram = line.strip() == "\\1-grams:"
         elif is_unigram and len(fields := line.split()) >= 2 and fields[1] not in ("<s>", "</s>"):
             yield fields[1]
-
-
-def _write_mfcc_conf(rate: int) -> None:
-    lines = (
-        "--use-energy=false",
-        f"--num-mel-bins={NUM_CEPSTRA}",
-        f"--num-ceps={NUM_CEPSTRA}",
-        "--low-freq=20",
-        "--high-freq=-400",
-        f"--sample-frequency={rate}",
-        "--allow-downsample=true",
-    )
-    write_lines(Path("mfcc.conf"), lines)
 
 
 # -- changes between calls

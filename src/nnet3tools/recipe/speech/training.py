@@ -156,8 +156,14 @@ def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
         "cleanup.preserve-model-interval": interval,
     }
     if not is_e2e:
+        # The shortest utterance has at least the last width.
+        shortest = min(read_number_map(data / "utt2num_frames", parse_int).values())
+        widths = [*_CHUNK_WIDTHS]
+        for width in _SHORT_WIDTHS:
+            if widths[-1] > shortest:
+                widths.append(width)
         words |= {
-            "egs.chunk-width": _chunk_widths(data),
+            "egs.chunk-width": ",".join(map(str, widths)),
             "chain.xent-regularize": 0.1,
             "chain.lm-opts": "--num-extra-lm-states=500",
             # Alignments have a frame for each output of the network.
@@ -167,16 +173,6 @@ def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
         }
     words |= {name: getattr(run, name.replace("-", "_")) for name in RUN_NAMES}
     return [f"--{name}={value}" for name, value in words.items()]
-
-
-def _chunk_widths(data: Path) -> str:
-    """The option of chunk widths in frames; the shortest utterance has at least the last width."""
-    shortest = min(read_number_map(data / "utt2num_frames", parse_int).values())
-    widths = [*_CHUNK_WIDTHS]
-    for width in _SHORT_WIDTHS:
-        if widths[-1] > shortest:
-            widths.append(width)
-    return ",".join(map(str, widths))
 
 
 def _schedule(setup: Setup, data: Path, is_e2e: bool) -> tuple[int, tuple[int, int], int]:

@@ -100,7 +100,10 @@ class Compiler:
                     _kill_all(process)
                     if not isinstance(error, subprocess.TimeoutExpired):
                         raise
-                    self._remember_hanging()
+                    _hung.add(self.identity)
+                    with contextlib.suppress(OSError):
+                        if (note := self._note()) is not None:
+                            note.touch(mode=0o600)
                     return failed(f"{name}: took more than {limit:.0f} s")
         except OSError as error:
             return failed(f"{name}: {error}")
@@ -114,12 +117,6 @@ class Compiler:
         """The file that tells other processes that this compiler hung; None without a cache."""
         digest = hashlib.sha256(self.identity.encode("utf-8", "surrogateescape")).hexdigest()[:40]
         return None if (folder := cache_folder()) is None else folder / f"{digest}.hung"
-
-    def _remember_hanging(self) -> None:
-        _hung.add(self.identity)
-        with contextlib.suppress(OSError):
-            if (note := self._note()) is not None:
-                note.touch(mode=0o600)
 
     def _has_hung(self) -> bool:
         """Whether this compiler hung in this process, or in another one during the last hour."""

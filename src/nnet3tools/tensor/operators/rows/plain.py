@@ -91,14 +91,6 @@ def _add_repeated(
     np.add.at(out, to, src.dtype.type(alpha) * src[of])
 
 
-def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(number p, positions i with part_index[i] = p) for each number p; -1 is left out."""
-    order = np.argsort(part_index, kind="stable")
-    parts, starts = np.unique(part_index[order], return_index=True)
-    groups = np.split(order, starts[1:])
-    return [(int(p), g) for p, g in zip(parts, groups, strict=False) if p >= 0]
-
-
 def _bind(
     adds: bool, to_others: bool, matrix: np.ndarray, others: Sequence[np.ndarray],
     part_index: np.ndarray, row_index: np.ndarray, alpha: float = 1.0,
@@ -115,7 +107,12 @@ def _bind(
     if len(missing) and not adds and not to_others:
         rows_of_zeros = missing if len(missing) < len(matrix) else slice(None)
         steps.append(partial(matrix.__setitem__, rows_of_zeros, 0.0))
-    for part, at in _by_part(which):
+    order = np.argsort(which, kind="stable")
+    parts, starts = np.unique(which[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    for part, at in zip(parts.tolist(), groups, strict=False):
+        if part < 0:
+            continue
         if to_others:
             steps += _transfer(others[part], rows[at], matrix, at, factor)
         else:
