@@ -4,6 +4,8 @@ z is the update gate, r the reset gate, o the output gate, hpart the candidate's
 input, c the cell, s the recurrent value, y the output.
 """
 
+from typing import ClassVar
+
 from nnet3tools.xconfig.layer import ConfigLines
 from nnet3tools.xconfig.layers.recurrent import (
     DROPOUT_OPTIONS,
@@ -73,6 +75,13 @@ class _ProjectedFastGru(Projected, _FastGru):
 
     OPTIONS = options(_OPTIONS, PROJECTION)
     CELLS = (("c_t", "c_t"),)
+    PROJECTED: ClassVar[tuple[str, str, str]] = ".W_y.c", "c_t", ".s_t_pre"
+    """Suffixes of the projection's component, of its input, and of its first columns."""
+
+    def write_nodes(self, out: ConfigLines) -> None:
+        """Add lines for gates, cell and projection."""
+        self._write_cell(out)
+        self._write_projection(out)
 
     def _write_cell(self, out: ConfigLines) -> None:
         """Add lines for the gates and the cell."""
@@ -81,33 +90,35 @@ class _ProjectedFastGru(Projected, _FastGru):
         self._nonlinearity(out, "GruNonlinearityComponent", recurrent, "c_t", "s_t")
         out.dim_range(".c_t", ".gru_nonlin_t", self["cell-dim"], self["cell-dim"])
 
-    def _write_projection(
-        self, out: ConfigLines, weights: str, source: str, recurrent: str
-    ) -> None:
-        """Add the projection <layer><weights> of node `source`.
-
-        Its first columns, node <layer><recurrent>, are the recurrent value.
-        """
+    def _write_projection(self, out: ConfigLines) -> None:
+        """Add the projection of the cell, whose first columns are the recurrent value."""
+        weights, source, recurrent = self.PROJECTED
         self.affine(out, weights, self["cell-dim"], self.dim)
-        out.node(".y_t", source, component=weights)
+        out.node(".y_t", self.node(source), component=weights)
         self.truncate(out, ".s_r", self.recurrent_dim)
         node = out.dim_range(recurrent, ".y_t", self.recurrent_dim)
         out.node(".s_t", node, component=".s_r")
 
-    def _write_norm_projection(self, out: ConfigLines, weights: str, source: str) -> None:
-        """Add the projection of node `source` by <layer><weights>, and its batch norm (output).
+
+class _Normalized(_ProjectedFastGru):
+    """Base class of layers with batch norm, dropout, and renorm of the recurrent value."""
+
+    OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
+
+    def _write_projection(self, out: ConfigLines) -> None:
+        """Add the projection of the cell, and its batch norm (output).
 
         The projection's first columns, renormalized and truncated, are the recurrent value.
         """
-        dims = self.recurrent_dim, self.dim
+        weights, source, _ = self.PROJECTED
         self.affine(out, weights, self["cell-dim"], self.dim)
-        projection = out.node(".y_t_tmp", source, component=weights)
-        out.component(".renorm", "NormalizeComponent", dim=dims[0], target_rms=1.0)
+        projection = out.node(".y_t_tmp", self.node(source), component=weights)
+        out.component(".renorm", "NormalizeComponent", dim=self.recurrent_dim, target_rms=1.0)
         self.truncate(out, ".s_r", self.recurrent_dim)
         node = out.dim_range(".s_t_pre", ".y_t_tmp", self.recurrent_dim)
         node = out.node(".s_t_renorm", node, component=".renorm")
         out.node(".s_t", node, component=".s_r")
-        out.component(".batchnorm", "BatchNormComponent", dim=dims[1], target_rms=1.0)
+        out.component(".batchnorm", "BatchNormComponent", dim=self.dim, target_rms=1.0)
         out.node(".y_t", projection, component=".batchnorm")
 
 
@@ -115,28 +126,17 @@ class _ProjectedFastGru(Projected, _FastGru):
 class FastPgruLayer(_ProjectedFastGru):
     """GRU with a projection, part of which is the recurrent value."""
 
-    def write_nodes(self, out: ConfigLines) -> None:
-        """Add lines for gates, cell and projection."""
-        self._write_cell(out)
-        self._write_projection(out, ".W_y.c", self.node("c_t"), ".s_t_pre")
-
 
 @register("fast-norm-pgru-layer")
-class FastNormPgruLayer(_ProjectedFastGru):
+class FastNormPgruLayer(_Normalized):
     """fast-pgru-layer with batch norm of the output, renorm of the recurrent value, dropout."""
-
-    OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
-
-    def write_nodes(self, out: ConfigLines) -> None:
-        """Add lines for gates, cell and normalized projection."""
-        self._write_cell(out)
-        self._write_norm_projection(out, ".W_y.c", self.node("c_t"))
 
 
 class _FastOutputGru(_ProjectedFastGru):
     """Base class of fast GRU layers with an output gate in place of the reset gate."""
 
     GATES = "zo"
+    PROJECTED = ".W_y.cdoto", "cdoto", ".s_t_preclip"
 
     def _write_cell(self, out: ConfigLines) -> None:
         """Add lines for the gates, the cell, and the cell multiplied by the output gate."""
@@ -152,19 +152,7 @@ class _FastOutputGru(_ProjectedFastGru):
 class FastOpgruLayer(_FastOutputGru):
     """GRU with an output gate and a projection, part of which is the recurrent value."""
 
-    def write_nodes(self, out: ConfigLines) -> None:
-        """Add lines for gates, cell and projection."""
-        self._write_cell(out)
-        self._write_projection(out, ".W_y.cdoto", self.node("cdoto"), ".s_t_preclip")
-
 
 @register("fast-norm-opgru-layer")
-class FastNormOpgruLayer(_FastOutputGru):
+class FastNormOpgruLayer(_FastOutputGru, _Normalized):
     """fast-opgru-layer with batch norm of the output, renorm of the recurrent value, dropout."""
-
-    OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
-
-    def write_nodes(self, out: ConfigLines) -> None:
-        """Add lines for gates, cell and normalized projection."""
-        self._write_cell(out)
-        self._write_norm_projection(out, ".W_y.cdoto", self.node("cdoto"))

@@ -85,19 +85,21 @@ class _Linear(OneComponent):
         return out.matrix("", self.KIND, self.input.node, dims, self.settings())
 
 
+_MATRIX_OPTIONS = options(
+    INPUT,
+    dim=Option(-1, POSITIVE),
+    orthonormal_constraint=Option("", NUMBER),
+    max_change=Option(0.75, ANY),
+    l2_regularize=Option("", NUMBER),
+    param_stddev=Option("", NUMBER),
+)
+
+
 @register("linear-component")
 class Linear(_Linear):
     """A linear transform, with an option to keep it orthonormal."""
 
-    OPTIONS = options(
-        INPUT,
-        dim=Option(-1, POSITIVE),
-        orthonormal_constraint=Option("", NUMBER),
-        max_change=Option(0.75, ANY),
-        l2_regularize=Option("", NUMBER),
-        param_stddev=Option("", NUMBER),
-        learning_rate_factor=Option("", NUMBER),
-    )
+    OPTIONS = options(_MATRIX_OPTIONS, learning_rate_factor=Option("", NUMBER))
     KIND = "LinearComponent"
 
 
@@ -105,15 +107,7 @@ class Linear(_Linear):
 class Affine(_Linear):
     """An affine transform with the component's own options."""
 
-    OPTIONS = options(
-        INPUT,
-        dim=Option(-1, POSITIVE),
-        orthonormal_constraint=Option("", NUMBER),
-        max_change=Option(0.75, ANY),
-        l2_regularize=Option("", NUMBER),
-        param_stddev=Option("", NUMBER),
-        bias_stddev=Option("", NUMBER),
-    )
+    OPTIONS = options(_MATRIX_OPTIONS, bias_stddev=Option("", NUMBER))
     KIND = AFFINE
 
 
