@@ -43,7 +43,8 @@ def training_on_two(setting: Setting) -> Iterator[Row]:
         if setting.before:
             yield setting.beside_reference(work, _words(name, network), 1.0, threads=2)
         else:
-            yield _beside_torch(setting, network, work, name, ON_TWO_THREADS[name], threads=2)
+            at_most = ON_TWO_THREADS[name]
+            yield from _beside_torch(setting, network, work, name, at_most, threads=2)
 
 
 def _rows(setting: Setting, network: Network) -> Iterator[Row]:
@@ -55,12 +56,11 @@ def _rows(setting: Setting, network: Network) -> Iterator[Row]:
         yield Row(f"memory of train {name}", row.reference, *sizes, 1.0, MEGABYTES, unit="MB")
     if not setting.torch or setting.before:
         return
-    yield _beside_torch(setting, network, f"train {name}", name, target)
-    yield _beside_torch(setting, network, f"train {name}", name, target, compiled=True)
+    yield from _beside_torch(setting, network, f"train {name}", name, target, ("", "compiled"))
     if name in WITHOUT_NATURAL_GRADIENT:
         plain = _without_natural_gradient(setting, name)
         work, at_most = f"train {name} without natural gradient", WITHOUT_NATURAL_GRADIENT[name]
-        yield _beside_torch(setting, network, work, plain, at_most)
+        yield from _beside_torch(setting, network, work, plain, at_most)
 
 
 def _words(model: str, network: Network, egs: str = "") -> list[str]:
@@ -73,29 +73,29 @@ def _rest(whole: Timing, first: Timing) -> Timing:
 
 
 def _beside_torch(
-    setting: Setting, network: Network, work: str, model: str, target: float, threads: int = 1,
-    compiled: bool = False,
-) -> Row:  # fmt: skip
-    """The row of a training in turns with PyTorch's, eager or by torch.compile."""
+    setting: Setting, network: Network, work: str, model: str, target: float,
+    ways: Sequence[str] = ("",), threads: int = 1,
+) -> Iterator[Row]:  # fmt: skip
+    """The rows of a training in turns with PyTorch's: eager (way ""), or by torch.compile."""
     words, first = _words(model, network), _words(model, network, "first.egs")
     begin = ours("nnet3-subset-egs", "--n=3", f"ark:{network.name}.egs", "ark:first.egs")
     timed(begin, setting.folder)
     count = str(_num_minibatches(setting, network) - 3)
     mine: list[Timing] = []
-    theirs: list[Timing] = []
+    theirs: list[list[Timing]] = []
     for _ in range(setting.rounds):
         all_of_them = timed(ours(*words), setting.folder, threads)
         mine.append(_rest(all_of_them, timed(ours(*first), setting.folder, threads)))
-        theirs.append(_torch_seconds(setting, network.name, count, threads, compiled))
-    best = least(mine, threads), least(theirs, threads)
-    took = [t.user if threads == 1 else t.elapsed for t in best]
-    beside = "torch.compile" if compiled else "PyTorch"
-    return Row(work, beside, took[0], took[1], target)
+        theirs.append([_torch_seconds(setting, network.name, count, threads, way) for way in ways])
+    for way, timings in zip(ways, zip(*theirs, strict=True), strict=True):
+        best = least(mine, threads), least(timings, threads)
+        took = [t.user if threads == 1 else t.elapsed for t in best]
+        yield Row(work, "torch.compile" if way else "PyTorch", took[0], took[1], target)
 
 
-def _torch_seconds(setting: Setting, name: str, count: str, threads: int, compiled: bool) -> Timing:
+def _torch_seconds(setting: Setting, name: str, count: str, threads: int, way: str) -> Timing:
     script = str(ROOT / "benchmarks" / "torch_train.py")
-    command = [setting.torch, script, name, count, str(threads), *["compiled"] * compiled]
+    command = [setting.torch, script, name, count, str(threads), way]
     said = _output(command, env=environment_of(threads)).stdout.split()
     return Timing(float(said[0]), float(said[1]), 0.0)
 
