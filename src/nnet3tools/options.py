@@ -49,8 +49,7 @@ def option(
         metadata["kind"] = "any float"
     if shown is not None:
         metadata["shown"] = shown
-    declared: Any = field(default=default, metadata=metadata)
-    return declared
+    return field(default=default, metadata=metadata)
 
 
 def option_group(prefix: str, options: type[T]) -> T:
@@ -58,8 +57,7 @@ def option_group(prefix: str, options: type[T]) -> T:
 
     The group's options are named `prefix.option`, or `option` if the prefix is empty.
     """
-    declared: Any = field(default_factory=options, metadata={"prefix": prefix})
-    return declared
+    return field(default_factory=options, metadata={"prefix": prefix})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -100,8 +100,7 @@ def _holder(kind: Kind) -> Holder[Any]:
     if kind not in _KINDS:
         raise OptionError(f"no kind '{kind}' of tables: expected one of {', '.join(_KINDS)}")
     module, _, name = _KINDS[kind][0].rpartition(".")
-    holder: Holder[Any] = getattr(import_module(f"nnet3tools.{module}"), name)
-    return holder
+    return getattr(import_module(f"nnet3tools.{module}"), name)
 
 
 class TableReader(SequentialTableReader[Any]):

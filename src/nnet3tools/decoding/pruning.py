@@ -81,8 +81,7 @@ def _extra_of_links(after: _Floats, detour: _Floats, beam: np.float32) -> _Float
     rounding.
     """
     extra = np.maximum(after + detour, np.float32(0))
-    extras: _Floats = np.where((after <= beam) & (extra <= beam), extra, _INFINITY)
-    return extras
+    return np.where((after <= beam) & (extra <= beam), extra, _INFINITY)
 
 
 def _detours(

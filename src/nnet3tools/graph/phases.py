@@ -61,8 +61,7 @@ def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Ite
 def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
     """For each range (node, first id, end), the number of its cindexes that the request gives."""
     before = np.concatenate([[0], np.cumsum(graph.is_input)])
-    counts: list[int] = [int(before[end] - before[first]) for _, first, end in ranges]
-    return counts
+    return [int(before[end] - before[first]) for _, first, end in ranges]
 
 
 def _recurrent_phases(

@@ -128,8 +128,7 @@ class _Expander:
 
     def _is_first_sequence(self, matrix: Ints | int, row: Ints) -> BoolArray:
         stride = self.strides[matrix]
-        is_first: BoolArray = row % (2 * stride) < stride
-        return is_first
+        return row % (2 * stride) < stride
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
         """For rows of old submatrices that belong to n = 0: the new rows for every n, as _Places.

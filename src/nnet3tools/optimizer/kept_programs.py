@@ -143,8 +143,7 @@ def _read(path: Path) -> tuple[Computation, list[int], int] | None:
     try:
         with contextlib.suppress(OSError):  # the file may be root's
             os.utime(descriptor)
-        program: tuple[Computation, list[int], int] = _Unpickler(io.BytesIO(content)).load()
-        return program
+        return _Unpickler(io.BytesIO(content)).load()
     except Exception as error:
         log.warning(f"Not using the compiled program {path}, compiling anew: {error}")
         return None

@@ -81,5 +81,4 @@ class ComponentTable:
             for index in set(indexes.tolist()):
                 self._flags[index] = self[index][3:]
                 self._known[index] = True
-        of_components: NDArray[np.bool_] = self._flags[indexes, _COLUMN[fact]]
-        return of_components
+        return self._flags[indexes, _COLUMN[fact]]

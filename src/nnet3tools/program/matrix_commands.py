@@ -109,8 +109,7 @@ class RowsCommand(MoveCommand):
 
     def entries(self, computation: Computation) -> IntArray:
         """The list, with one entry (a number or a pair) for each row; -1 stands for none."""
-        found: IntArray = getattr(computation, self.LIST)[getattr(self, self.LIST)]
-        return found
+        return getattr(computation, self.LIST)[getattr(self, self.LIST)]
 
     def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
         """A copy for submatrix `own`; its list `entries`, one per row, is added to the program."""
@@ -124,8 +123,7 @@ class RowsCommand(MoveCommand):
 
 def has_row(entries: IntArray) -> BoolArray:
     """(rows,) whether each entry of a RowsCommand's list names a row."""
-    used: BoolArray = (entries if entries.ndim == 1 else entries[:, 0]) >= 0
-    return used
+    return (entries if entries.ndim == 1 else entries[:, 0]) >= 0
 
 
 class _RowsFromSource(RowsCommand):

@@ -173,8 +173,7 @@ class NativeDecoder:
         """
         sizes = np.zeros(6, np.int64)
         self._library.nn_search_sizes(self._handle, ctypes.c_void_p(sizes.ctypes.data))
-        found: list[int] = sizes.tolist()
-        return found
+        return sizes.tolist()
 
 
 def _check(result: int) -> None:

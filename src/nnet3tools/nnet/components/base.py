@@ -150,15 +150,13 @@ class Component(Declared):
     def input_dim(self) -> int:
         """Number of columns of the input; by default of `input_matrix`, or the field `dim`."""
         matrix = self.input_matrix
-        dim: int = self.dim if matrix is None else int(matrix.shape[1])  # type: ignore[attr-defined]
-        return dim
+        return self.dim if matrix is None else int(matrix.shape[1])  # type: ignore[attr-defined]
 
     @property
     def output_dim(self) -> int:
         """Number of columns of the output; by default rows of `input_matrix`, or field `dim`."""
         matrix = self.input_matrix
-        dim: int = self.dim if matrix is None else int(matrix.shape[0])  # type: ignore[attr-defined]
-        return dim
+        return self.dim if matrix is None else int(matrix.shape[0])  # type: ignore[attr-defined]
 
     @property
     def properties(self) -> Properties:

@@ -273,8 +273,7 @@ def _component_from_config(line: ConfigLine, key: str) -> Component:
 
 def _matrix_for(dim: int, like: Array, stack: ExitStack) -> Array:
     """A scratch matrix (as many rows as `like`, `dim` columns), valid until `stack` is closed."""
-    matrix: Array = stack.enter_context(tensor.scratch((like.shape[0], dim), like=like))
-    return matrix
+    return stack.enter_context(tensor.scratch((like.shape[0], dim), like=like))
 
 
 def _propagated(component: Component, value: Array, stack: ExitStack) -> tuple[Array, object]:

@@ -111,8 +111,7 @@ class Field(Generic[T]):
         """The field's default for a component that has no value yet."""
         if self.default is REQUIRED:
             raise AttributeError(f"{type(owner).__name__} was given no '{self.name}'")
-        value: T = self.default(owner) if callable(self.default) else self.default
-        return value
+        return self.default(owner) if callable(self.default) else self.default
 
     def is_default(self, owner: Any) -> bool:
         """Whether the component's value equals the field's default."""
@@ -129,8 +128,7 @@ class Field(Generic[T]):
 
     def read_value(self, reader: Reader) -> T:
         """Read the field's value from a file, after the field's token."""
-        value: T = getattr(reader, self.METHODS[0])()
-        return value
+        return getattr(reader, self.METHODS[0])()
 
     def write_value(self, writer: Writer, value: T) -> None:
         """Write the field's value to a file, after the field's token."""
@@ -138,8 +136,7 @@ class Field(Generic[T]):
 
     def config_value(self, line: ConfigLine) -> T:
         """The field's value from a config line that has the field's key."""
-        value: T = getattr(line, self.METHODS[2])(self.config)
-        return value
+        return getattr(line, self.METHODS[2])(self.config)
 
     def problem(self, value: T) -> str | None:
         """What is wrong with `value`, such as "must be positive, found 0"; None if it is valid."""

@@ -41,8 +41,7 @@ class Quantized(Component):
     @property
     def weights(self) -> QuantizedMatrix:
         """The matrix of integers or packed floats."""
-        matrix: QuantizedMatrix = getattr(self, self.WEIGHTS)
-        return matrix
+        return getattr(self, self.WEIGHTS)
 
     @property
     def indexes_type(self) -> str:

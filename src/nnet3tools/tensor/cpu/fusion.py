@@ -88,8 +88,7 @@ def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
 
 
 def _full_shape(formula: Formula) -> tuple[int, ...]:
-    shape: tuple[int, ...] = formula.operands[formula.assignments.targets[0] - 1].shape
-    return shape
+    return formula.operands[formula.assignments.targets[0] - 1].shape
 
 
 def _joined(a: Formula, b: Formula) -> Job | None:

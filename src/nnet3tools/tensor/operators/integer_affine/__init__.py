@@ -75,8 +75,7 @@ def _largest_lane_sums(matrix: NDArray) -> NDArray:
     sums = np.pad(np.maximum(matrix, 0), ((0, 0), (5, 5)))
     for shift in (1, 4):
         sums = sums[:, :-shift] + sums[:, shift:]
-    largest: NDArray = sums.max(axis=1)
-    return largest
+    return sums.max(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
