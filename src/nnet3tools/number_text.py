@@ -10,8 +10,7 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 _BLANKS = " \t\n\r\v\f"
 _INTEGER = re.compile(r"([-+]?)0*([0-9]{1,19})")  # int() is quadratic, and raises, for many digits
 _DOUBLE = re.compile(
-    r"[-+]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|inf|infinity|nan)",
-    re.I | re.A,
+    r"[-+]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|inf|infinity|nan)", re.I | re.A
 )
 
 

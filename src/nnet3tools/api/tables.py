@@ -88,10 +88,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "words": ("io.holders.TOKEN_VECTOR", _words),
     "egs": ("training.example.EXAMPLE", lambda x: _instance(x, "NnetExample")),
     "chain-egs": ("chain.example.CHAIN_EXAMPLE", lambda x: _instance(x, "NnetChainExample")),
-    "lattice": (
-        "fst.lattice_files.LATTICE",
-        lambda x: _instance(x, "Lattice", "CompactLattice"),
-    ),
+    "lattice": ("fst.lattice_files.LATTICE", lambda x: _instance(x, "Lattice", "CompactLattice")),
 }
 """The holder of each kind, and what a writer does to a value before it writes the value."""
 

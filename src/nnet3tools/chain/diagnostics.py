@@ -70,12 +70,7 @@ class ChainDiagnostics:
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
         """A new object that computes objectives of `nnet`; `compiler` caches its programs."""
         return ChainComputeProb(
-            ComputeProbOptions(),
-            self.options,
-            self.graph,
-            nnet,
-            like=self.like,
-            compiler=compiler,
+            ComputeProbOptions(), self.options, self.graph, nnet, like=self.like, compiler=compiler
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:

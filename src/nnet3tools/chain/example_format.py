@@ -174,11 +174,7 @@ SUPERVISION_RECORD = Record(
     (
         *sequence_supervision_fields(),
         Field(
-            "label_dim",
-            INT32,
-            "<LabelDim>",
-            usual=lambda dim, _: dim > 0,
-            problem=_sizes_problem,
+            "label_dim", INT32, "<LabelDim>", usual=lambda dim, _: dim > 0, problem=_sizes_problem
         ),
         Field("is_e2e", FLAG, "<End2End>"),
         _Acceptors(

@@ -22,8 +22,7 @@ class ChainTrainingOptions(OptionGroup):
         "2110.07055. Currently only works with unconstrained egs.",
     )
     lwf_den_scale: float = option(
-        0.0,
-        "Scale for the DenLWF term. See --lwf-scale and the paper. DenLWF is a variant of LWF.",
+        0.0, "Scale for the DenLWF term. See --lwf-scale and the paper. DenLWF is a variant of LWF."
     )
     out_of_range_regularize: float = option(
         0.01,

@@ -9,13 +9,7 @@ from typing import Any
 
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph, load_denominator_graph
-from nnet3tools.chain.device_objective import (
-    Buffers,
-    DeviceObjective,
-    Tallies,
-    facts_of,
-    on_device,
-)
+from nnet3tools.chain.device_objective import Buffers, DeviceObjective, Tallies, facts_of, on_device
 from nnet3tools.chain.example import NnetChainSupervision
 from nnet3tools.chain.languages import LanguageGraphs
 from nnet3tools.chain.minibatch import OutputSupervision

@@ -269,10 +269,7 @@ def shuffle_table(args: list[str], options: ShuffleOptions, holder: Holder[E]) -
     from nnet3tools.training.orders import shuffle_in_buffer, shuffled
 
     num_done = 0
-    with (
-        TableWriter(args[1], holder) as writer,
-        SequentialTableReader(args[0], holder) as examples,
-    ):
+    with TableWriter(args[1], holder) as writer, SequentialTableReader(args[0], holder) as examples:
         if options.buffer_size:
             order = shuffle_in_buffer(examples, options.buffer_size)
         else:
@@ -302,10 +299,7 @@ def subset_table(args: list[str], options: SubsetOptions, holder: Holder[E], wha
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.orders import random_subset
 
-    with (
-        TableWriter(args[1], holder) as writer,
-        SequentialTableReader(args[0], holder) as examples,
-    ):
+    with TableWriter(args[1], holder) as writer, SequentialTableReader(args[0], holder) as examples:
         chosen, num_read = random_subset(
             examples, options.n, options.srand, options.randomize_order
         )

@@ -78,11 +78,7 @@ e.g.:
 """
 
 _WORDS = {
-    "nnet3": {
-        "examples": "examples",
-        "egs": "egs",
-        "command": " --n=1000 ark:- ark:subset.egs",
-    },
+    "nnet3": {"examples": "examples", "egs": "egs", "command": " --n=1000 ark:- ark:subset.egs"},
     "nnet3-chain": {
         "what": "nnet3+chain",
         "copied": "nnet3+chain network",

@@ -141,8 +141,7 @@ class NnetGetFeatureTransformOptions(OptionGroup):
         "particularly for dimensions where between-class variance is small. ",
     )
     max_singular_value: float = option(
-        5.0,
-        "If >0, maximum allowed singular value of final transform (they are floored to this)",
+        5.0, "If >0, maximum allowed singular value of final transform (they are floored to this)"
     )
 
 

@@ -25,8 +25,7 @@ class ChangeOptions(OptionGroup):
         "network (the same as you would give to nnet3-init).",
     )
     edits_config: str = option(
-        "",
-        "Name of a file of edit commands that modify the network (applied after nnet-config).",
+        "", "Name of a file of edit commands that modify the network (applied after nnet-config)."
     )
     edits: str = option(
         "",
@@ -123,8 +122,7 @@ class CopyOptions(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     changes: ChangeOptions = option_group("", ChangeOptions)
     batchnorm_test_mode: bool = option(
-        False,
-        "Batch-norm components' test mode is set to this value (without --prepare-for-test).",
+        False, "Batch-norm components' test mode is set to this value (without --prepare-for-test)."
     )
 
 

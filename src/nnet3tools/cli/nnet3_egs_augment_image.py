@@ -53,12 +53,7 @@ class Options(OptionGroup):
 
     def check(self) -> None:
         """OptionError if an option's value is out of its range."""
-        for name in (
-            "horizontal_flip_prob",
-            "horizontal_shift",
-            "vertical_shift",
-            "rotation_prob",
-        ):
+        for name in ("horizontal_flip_prob", "horizontal_shift", "vertical_shift", "rotation_prob"):
             if not 0.0 <= (value := getattr(self, name)) <= 1.0:
                 raise OptionError(f"--{name.replace('_', '-')}={value:g}: expected 0 to 1")
         if not 0.0 <= self.rotation_degree <= 180.0:

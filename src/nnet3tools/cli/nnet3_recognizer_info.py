@@ -17,11 +17,7 @@ See also: nnet3-decode, nnet3-am-info, docs/recognizer.md
 
 
 @program(
-    "nnet3-recognizer-info",
-    USAGE,
-    RecognizerOptions,
-    num_args=(1, 2),
-    words_before=directory_words,
+    "nnet3-recognizer-info", USAGE, RecognizerOptions, num_args=(1, 2), words_before=directory_words
 )
 def main(options: RecognizerOptions, args: list[str]) -> int:
     from nnet3tools.recognizer.inspection import inspect_directory

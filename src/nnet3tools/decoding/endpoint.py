@@ -36,8 +36,7 @@ class EndpointRule(OptionGroup):
         infinite=True,
     )
     min_utterance_length: float = option(
-        0.0,
-        "This endpointing rule requires utterance-length (in seconds) to be >= this value.",
+        0.0, "This endpointing rule requires utterance-length (in seconds) to be >= this value."
     )
 
     def holds(self, trailing_silence: float, relative_cost: float, length: float) -> bool:

@@ -30,10 +30,7 @@ class DiscriminativeComputeObjf(NnetComputeProb):
         self._criterion = discriminative.criterion
         self._judge = DiscriminativeOutputObjective(discriminative, model, for_training=False)
         super().__init__(
-            replace(options, compute_accuracy=False),
-            model.nnet,
-            like=like,
-            objective=self._judge,
+            replace(options, compute_accuracy=False), model.nnet, like=like, objective=self._judge
         )
 
     def print_objective(self, name: str) -> None:

@@ -67,10 +67,7 @@ class SupervisionSplitter:
     """
 
     def __init__(
-        self,
-        options: SplitOptions,
-        model: TransitionModel,
-        supervision: DiscriminativeSupervision,
+        self, options: SplitOptions, model: TransitionModel, supervision: DiscriminativeSupervision
     ) -> None:
         """Prepare to cut; DataError for several sequences, or transition ids unknown to `model`."""
         if supervision.num_sequences != 1:

@@ -18,16 +18,7 @@ from nnet3tools.expression.formula_functions import CALLABLE, call_function
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.grammars.formula import (
-    Call,
-    Chain,
-    List,
-    Name,
-    Number,
-    Power,
-    Tree,
-    read_formula,
-)
+from nnet3tools.grammars.formula import Call, Chain, List, Name, Number, Power, Tree, read_formula
 from nnet3tools.grammars.reading import MAX_LEVELS, deep_recursion
 from nnet3tools.tensor.formulas import FUNCTIONS, Constant, simplify
 from nnet3tools.tensor.formulas.parse import CONSTANTS

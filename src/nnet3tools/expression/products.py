@@ -157,12 +157,7 @@ def bdot(
 
 @described("as dot; the sum of the rows of adj by bias", "a (.., n, k), b (k, m), value (.., n, m)")
 def affine(
-    a: Node,
-    b: Node,
-    bias: Node,
-    trans_a: bool = False,
-    trans_b: bool = False,
-    scalar: float = 1.0,
+    a: Node, b: Node, bias: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
     """scalar * A B (transposed if `trans_a`, `trans_b`) plus a bias: (columns) or (1, columns)."""
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)

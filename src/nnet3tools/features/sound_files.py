@@ -48,11 +48,7 @@ class Sound:
 
 
 def read_sound(
-    path: str,
-    start: float = 0.0,
-    end: float = -1.0,
-    channel: int = 0,
-    longest: float = math.inf,
+    path: str, start: float = 0.0, end: float = -1.0, channel: int = 0, longest: float = math.inf
 ) -> Sound:
     """Read one channel of a sound file from `start` to `end` seconds (-1: end of the file).
 

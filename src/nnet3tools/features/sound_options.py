@@ -15,8 +15,7 @@ class FrameOptions(OptionGroup):
     """Options of cutting sound into windows (Kaldi's FrameExtractionOptions)."""
 
     sample_frequency: float = option(
-        16000.0,
-        "Waveform data sample frequency (must match the waveform file, if specified there)",
+        16000.0, "Waveform data sample frequency (must match the waveform file, if specified there)"
     )
     frame_length: float = option(25.0, "Frame length in milliseconds")
     frame_shift: float = option(10.0, "Frame shift in milliseconds")
@@ -28,8 +27,7 @@ class FrameOptions(OptionGroup):
         "--energy-floor option, e.g. to 1.0 or 0.1",
     )
     window_type: str = option(
-        "povey",
-        'Type of window ("hamming"|"hanning"|"povey"|"rectangular"|"sine"|"blackman")',
+        "povey", 'Type of window ("hamming"|"hanning"|"povey"|"rectangular"|"sine"|"blackman")'
     )
     blackman_coeff: float = option(0.42, "Constant coefficient for generalized Blackman window.")
     round_to_power_of_two: bool = option(

@@ -10,14 +10,7 @@ import numpy as np
 
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.compact_reader import read_compact
-from nnet3tools.fst.file_header import (
-    ARC,
-    CONST_STATE,
-    Header,
-    align,
-    num_states,
-    read_header,
-)
+from nnet3tools.fst.file_header import ARC, CONST_STATE, Header, align, num_states, read_header
 from nnet3tools.fst.file_numbers import VECTOR_STATE
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.stream import Reader

@@ -111,11 +111,7 @@ def _piece(walk: ByteWalk, count: int) -> bytes:
 
 
 def _check_acceptor(
-    labels: array[int],
-    weights: array[float],
-    targets: array[int],
-    ends: list[int],
-    label_dim: int,
+    labels: array[int], weights: array[float], targets: array[int], ends: list[int], label_dim: int
 ) -> int:
     """Check the elements of a compact acceptor; returns the number of final weights.
 

@@ -207,10 +207,7 @@ class CompactLattice(_TwoCosts):
 
     @classmethod
     def from_lists(
-        cls,
-        start: int,
-        finals: Sequence[FinalWeight | None],
-        arcs: Sequence[Sequence[CompactArc]],
+        cls, start: int, finals: Sequence[FinalWeight | None], arcs: Sequence[Sequence[CompactArc]]
     ) -> CompactLattice:
         """Make a lattice from each state's final weight (None if not final) and arcs.
 

@@ -12,13 +12,7 @@ from nnet3tools.fst.binary_writer import write_vector_header
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.file_header import read_header
 from nnet3tools.fst.fst import NOT_FINAL
-from nnet3tools.fst.lattice import (
-    CompactLattice,
-    FinalWeight,
-    Lattice,
-    State,
-    lattice_of,
-)
+from nnet3tools.fst.lattice import CompactLattice, FinalWeight, Lattice, State, lattice_of
 from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.fst.lattice_text import read_lattice_text, write_lattice_text
 from nnet3tools.io.holder import Holder

@@ -37,12 +37,7 @@ def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
     """Join two successive arcs into one; None if both read or both write a label."""
     if (first[0] and second[0]) or (first[1] and second[1]):
         return None
-    return (
-        first[0] or second[0],
-        first[1] or second[1],
-        single(first[2] + second[2]),
-        second[3],
-    )
+    return (first[0] or second[0], first[1] or second[1], single(first[2] + second[2]), second[3])
 
 
 class _Work:

@@ -36,13 +36,7 @@ def read_fst_text(reader: Reader) -> Fst:
     return check_fst(
         reader,
         Fst.from_arcs(
-            start,
-            final_weights,
-            whole[:, 0],
-            whole[:, 1],
-            table[:, 3],
-            whole[:, 4],
-            whole[:, 2],
+            start, final_weights, whole[:, 0], whole[:, 1], table[:, 3], whole[:, 4], whole[:, 2]
         ),
     )
 
@@ -83,9 +77,7 @@ _MOST_UNUSED_STATES = 1_000_000
 
 
 def _parse_line(
-    fields: list[str],
-    arcs: list[tuple[int, int, int, float, int]],
-    finals: dict[int, float],
+    fields: list[str], arcs: list[tuple[int, int, int, float, int]], finals: dict[int, float]
 ) -> list[int]:
     """Add a line's arc to `arcs` or weight to `finals`; return its states, or raise ValueError."""
     state = parse_natural(fields[0])

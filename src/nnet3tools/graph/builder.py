@@ -33,14 +33,7 @@ from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.pruning import prune_segment
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.strict_building import StrictGraph, strict_graph
-from nnet3tools.nnet.indexes import (
-    BoolArray,
-    IntArray,
-    KeyArray,
-    pack,
-    repeated_beyond,
-    unpack,
-)
+from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, repeated_beyond, unpack
 
 _SPARE_ROUNDS = 500
 """Rounds that are allowed beyond the number that the frames of the request explain."""

@@ -243,10 +243,7 @@ class LayoutTable:
         return None if found is None else found[0]
 
     def changed(
-        self,
-        layout: Layout,
-        fixed: tuple[bytes, ...],
-        forms: tuple[MatrixForm | AnyBytes, ...],
+        self, layout: Layout, fixed: tuple[bytes, ...], forms: tuple[MatrixForm | AnyBytes, ...]
     ) -> Layout:
         """`layout` with `fixed` as bytes around its matrices and numbers, and `forms` for these."""
         found = self._get(fixed, forms, layout.rest, layout.values)

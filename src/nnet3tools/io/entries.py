@@ -18,9 +18,7 @@ _KEY_WITHOUT_HEADER = re.compile(rb"([!-~]+)[ \t]")
 
 
 def encoded_entries(
-    reader: Reader,
-    find: Callable[[bytes, int], tuple[T, int] | None],
-    has_header: bool = True,
+    reader: Reader, find: Callable[[bytes, int], tuple[T, int] | None], has_header: bool = True
 ) -> Iterator[tuple[str, T]]:
     r"""Consume entries that are complete in the reader's buffer; yield (key, object) of each.
 

@@ -7,13 +7,7 @@ from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, UserError, quoted
 from nnet3tools.io import handover, log
-from nnet3tools.io.files import (
-    FileKind,
-    classify_input,
-    open_input,
-    read_text_lines,
-    split_offset,
-)
+from nnet3tools.io.files import FileKind, classify_input, open_input, read_text_lines, split_offset
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier

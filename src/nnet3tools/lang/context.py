@@ -37,10 +37,7 @@ def is_disambig(window: Window) -> bool:
 
 
 def in_context(
-    phones: Fst,
-    tree: ContextDependency,
-    topology: HmmTopology,
-    disambig: Collection[int] = (),
+    phones: Fst, tree: ContextDependency, topology: HmmTopology, disambig: Collection[int] = ()
 ) -> ContextGraph:
     """Replace the input phones of an FST by phones in context, with the tree's context width.
 

@@ -13,12 +13,7 @@ from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import EPSILON, Fst
 from nnet3tools.io.files import open_output, write_text
 from nnet3tools.lang.dictionary import Dictionary, PhoneNames, word_position
-from nnet3tools.lang.lexicon import (
-    OptionalSilence,
-    Pronunciation,
-    lexicon_fst,
-    with_disambiguation,
-)
+from nnet3tools.lang.lexicon import OptionalSilence, Pronunciation, lexicon_fst, with_disambiguation
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmState, HmmTopology
 

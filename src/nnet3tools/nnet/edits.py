@@ -19,12 +19,7 @@ from nnet3tools.nnet.components.block_affine import BlockAffineComponent, Repeat
 from nnet3tools.nnet.components.composite import CompositeComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-from nnet3tools.nnet.config import (
-    ConfigLine,
-    is_valid_name,
-    name_matches_pattern,
-    nearest_hint,
-)
+from nnet3tools.nnet.config import ConfigLine, is_valid_name, name_matches_pattern, nearest_hint
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.svd import apply_svd, reduce_rank
 from nnet3tools.nnet.topology import remove_nodes, remove_orphan_components, remove_orphan_nodes

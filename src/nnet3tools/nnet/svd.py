@@ -130,8 +130,7 @@ def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, di
         (
             f"{name}_b",
             NaturalGradientAffineComponent(
-                linear_params=tensor.asarray(left, like=like),
-                bias_params=affine.bias_params.copy(),
+                linear_params=tensor.asarray(left, like=like), bias_params=affine.bias_params.copy()
             ),
         ),
     ]

@@ -36,8 +36,7 @@ class OptimizeOptions(OptionGroup):
         True, "Set to false to disable optimization that allows in-place backprop"
     )
     optimize_row_ops: bool = option(
-        True,
-        "Set to false to disable certain optimizations that act on operations of type *Row*.",
+        True, "Set to false to disable certain optimizations that act on operations of type *Row*."
     )
     split_row_ops: bool = option(
         True,

@@ -86,9 +86,7 @@ class _Touches(NamedTuple):
 
 
 def _touches(
-    computation: Computation,
-    components: ComponentTable,
-    groups: dict[type[Command], CommandGroup],
+    computation: Computation, components: ComponentTable, groups: dict[type[Command], CommandGroup]
 ) -> _Touches:
     """All accesses of a program's commands to submatrices; `groups` has the commands by class."""
     commands, submatrices, kinds = [_NOTHING[0]], [_NOTHING[0]], [_NOTHING[0]]

@@ -54,10 +54,7 @@ def html_page(
 
 
 def page_data(
-    report: ProgramReport,
-    title: str,
-    places: list[list[int]] | None = None,
-    arena_bytes: int = 0,
+    report: ProgramReport, title: str, places: list[list[int]] | None = None, arena_bytes: int = 0
 ) -> dict[str, Any]:
     """The data that the HTML page of a program shows, of types that JSON can hold.
 

@@ -11,12 +11,7 @@ from typing import Any
 
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.recipe.data_dir import (
-    DataDir,
-    filter_lines,
-    read_lines,
-    split_by_speaker,
-)
+from nnet3tools.recipe.data_dir import DataDir, filter_lines, read_lines, split_by_speaker
 from nnet3tools.recipe.egs_dir import info_steps
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text

@@ -20,10 +20,7 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 def environment_with_programs() -> dict[str, str]:
     """A copy of the environment in which PATH has this package's programs, for shells."""
     found = shutil.which("nnet3-train")
-    places = [
-        Path(sys.executable).parent,
-        Path(__file__).resolve().parents[3] / "bin",
-    ]
+    places = [Path(sys.executable).parent, Path(__file__).resolve().parents[3] / "bin"]
     folders = [str(place) for place in places if (place / "nnet3-train").exists()]
     if found is not None or not folders:
         return dict(os.environ)

@@ -36,7 +36,7 @@ class ModelFacts:
 def directory_files(facts: ModelFacts) -> dict[str, str | Path]:
     """Files of a model directory by name: for each its text, or the Path of a file to copy."""
     files: dict[str, str | Path] = {
-        parts.SUBSAMPLING.name: str(facts.frame_subsampling_factor),  # as Kaldi, without newline
+        parts.SUBSAMPLING.name: str(facts.frame_subsampling_factor)  # as Kaldi, without newline
     }
     if facts.cmvn_opts is not None:
         files[parts.CMVN_OPTS.name] = f"{facts.cmvn_opts}\n"

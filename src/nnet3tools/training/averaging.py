@@ -11,13 +11,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import naming
-from nnet3tools.nnet.arithmetic import (
-    add_nnet,
-    num_parameters,
-    scale_nnet,
-    unvectorize,
-    vectorize,
-)
+from nnet3tools.nnet.arithmetic import add_nnet, num_parameters, scale_nnet, unvectorize, vectorize
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet

@@ -139,10 +139,7 @@ class ExampleMerger(Generic[E]):
     """Collects examples by structure and calls `write(key, minibatch)` for full minibatches."""
 
     def __init__(
-        self,
-        kind: Mergeable[E],
-        options: ExampleMergingOptions,
-        write: Callable[[str, E], None],
+        self, kind: Mergeable[E], options: ExampleMergingOptions, write: Callable[[str, E], None]
     ) -> None:
         self._kind = kind
         self._rules = options.rules()

@@ -25,10 +25,7 @@ class ExampleMergingOptions(OptionGroup):
     )
     measure_output_frames: str = option("deprecated", "Ignored (for back-compatibility)")
     discard_partial_minibatches: str = option("deprecated", "Ignored (for back-compatibility)")
-    minibatch_size: str = option(
-        "256",
-        MINIBATCH_SIZE_HELP,
-    )
+    minibatch_size: str = option("256", MINIBATCH_SIZE_HELP)
     multilingual_eg: bool = option(False, "Ignored here; used by chain2 recipes only")
 
     def rules(self) -> MinibatchRules:

@@ -178,11 +178,7 @@ Supervision = GeneralMatrix | SparseTargets | Array
 
 
 def compute_objective(
-    objective: str,
-    supervision: Supervision,
-    output: Array,
-    name: str,
-    deriv: Array | None = None,
+    objective: str, supervision: Supervision, output: Array, name: str, deriv: Array | None = None
 ) -> tuple[float, float]:
     """Total weight and total objective of `output` (N, dim) given supervision of the same shape.
 

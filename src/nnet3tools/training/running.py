@@ -197,12 +197,7 @@ class ExampleRunner:
         more = ahead.arrays if ahead else ()
         packed = self._device_inputs.pack([*inputs, *targets, *more], len(inputs))
         return PreparedExample(
-            example.io,
-            ahead,
-            request,
-            weights,
-            packed=packed,
-            supervisions=example.supervisions,
+            example.io, ahead, request, weights, packed=packed, supervisions=example.supervisions
         )
 
     def _request(self, example: NnetExample) -> ComputationRequest:

@@ -20,11 +20,7 @@ from nnet3tools.nnet.arithmetic import (
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.finite import components_not_finite, quoted
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.orthonormal import (
-    constrain_orthonormal,
-    constrained_components,
-    run_now,
-)
+from nnet3tools.nnet.orthonormal import constrain_orthonormal, constrained_components, run_now
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -35,12 +31,7 @@ from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.objective import Evaluation, FrameObjective, Objective
 from nnet3tools.training.reporting import ObjectiveTotals
 from nnet3tools.training.running import ExampleRunner
-from nnet3tools.training.update import (
-    L2Regularization,
-    MaxChange,
-    num_sequences,
-    scale_change,
-)
+from nnet3tools.training.update import L2Regularization, MaxChange, num_sequences, scale_change
 
 _NO_LIMIT = 3e38
 """A limit above every finite change."""

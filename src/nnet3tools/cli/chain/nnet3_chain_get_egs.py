@@ -60,8 +60,7 @@ class Options(OptionGroup):
         "chain-get-supervision.",
     )
     long_key: bool = option(
-        False,
-        "If true, a long format will be used for the key, which encodes context info, etc.",
+        False, "If true, a long format will be used for the key, which encodes context info, etc."
     )
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
 

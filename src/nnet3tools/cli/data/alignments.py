@@ -53,8 +53,7 @@ See also: ali-to-pdf, ali-to-post
 
 class AliToPhonesOptions(OptionGroup):
     ctm_output: bool = option(
-        False,
-        "If true, output the alignments in ctm format (the confidences will be set to 1)",
+        False, "If true, output the alignments in ctm format (the confidences will be set to 1)"
     )
     frame_shift: float = option(0.01, "frame shift used to control the times of the ctm output")
     per_frame: bool = option(

@@ -29,8 +29,7 @@ class Options(OptionGroup):
     spk2utt: str = option("", "rspecifier for speaker to utterance-list map")
     binary: bool = option(True, "write in binary mode (applies only to global CMN/CVN)")
     weights: str = option(
-        "",
-        "rspecifier for a vector of floats for each utterance, that's a per-frame weight.",
+        "", "rspecifier for a vector of floats for each utterance, that's a per-frame weight."
     )
 
 

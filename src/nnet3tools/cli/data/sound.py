@@ -24,8 +24,7 @@ class SoundOptions(OptionGroup):
 
     output_format: str = option("kaldi", "Format of the output files [kaldi, htk]")
     subtract_mean: bool = option(
-        False,
-        "Subtract mean of each feature file [CMS]; not recommended to do it this way. ",
+        False, "Subtract mean of each feature file [CMS]; not recommended to do it this way. "
     )
     vtln_warp: float = option(1.0, "Only 1 (no warping of the frequencies) is supported")
     vtln_map: str = option("", "Not supported")
@@ -33,8 +32,7 @@ class SoundOptions(OptionGroup):
     channel: int = option(-1, "Channel to extract (-1 -> expect mono, 0 -> left, 1 -> right)")
     min_duration: float = option(0.0, "Minimum duration of segments to process (in seconds).")
     write_utt2dur: str = option(
-        "",
-        "Wspecifier to write duration of each utterance in seconds, e.g. 'ark,t:utt2dur'.",
+        "", "Wspecifier to write duration of each utterance in seconds, e.g. 'ark,t:utt2dur'."
     )
 
     def check(self) -> None:

@@ -124,12 +124,7 @@ def indexes_on_grid(
         )
     return (
         _on_times(
-            images,
-            grid.start_t_in,
-            grid.t_step_in,
-            grid.num_t_in,
-            grid.reorder_t_in,
-            input_indexes,
+            images, grid.start_t_in, grid.t_step_in, grid.num_t_in, grid.reorder_t_in, input_indexes
         ),
         _on_times(images, grid.start_t_out, grid.t_step_out, grid.num_t_out, 1, output_indexes),
     )

@@ -25,10 +25,7 @@ def both_paths(option: str) -> tuple[str, str]:
 
 
 NUM_SAMPLES_HISTORY = Float(
-    "<NumSamplesHistory>",
-    "num-samples-history",
-    2000.0,
-    of=both_paths("num_samples_history"),
+    "<NumSamplesHistory>", "num-samples-history", 2000.0, of=both_paths("num_samples_history")
 )
 UPDATE_PERIOD = Int("<UpdatePeriod>", "update-period", 4, of=both_paths("update_period"))
 ALPHA = Float("<Alpha>", "alpha", 4.0, of=both_paths("alpha"))

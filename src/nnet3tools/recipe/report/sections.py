@@ -23,12 +23,7 @@ from nnet3tools.recipe.report.charts import (
     text_of,
 )
 from nnet3tools.recipe.report.history import Curve, History
-from nnet3tools.recipe.report.network import (
-    NetworkFacts,
-    Nonlinearity,
-    percentile,
-    share_below,
-)
+from nnet3tools.recipe.report.network import NetworkFacts, Nonlinearity, percentile, share_below
 from nnet3tools.recipe.report.network_picture import network_picture
 
 _HARDLY = 0.05

@@ -14,15 +14,7 @@ from nnet3tools.io.wave import WAVE, write_wave
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.io.writer import Writer
 from nnet3tools.recipe.plan import WriteText, write_lines
-from nnet3tools.recipe.report.charts import (
-    Line,
-    bar,
-    cells,
-    line_chart,
-    scrolling,
-    table,
-    text_of,
-)
+from nnet3tools.recipe.report.charts import Line, bar, cells, line_chart, scrolling, table, text_of
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.report.page import html_page
 from nnet3tools.recipe.speech.scoring import Scores, WordPair

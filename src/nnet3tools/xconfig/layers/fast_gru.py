@@ -19,9 +19,7 @@ from nnet3tools.xconfig.options import ANY, Option, options
 from nnet3tools.xconfig.registry import register
 
 _OPTIONS = options(
-    RECURRENCE,
-    NONLINEARITIES,
-    gru_nonlinearity_options=Option("max-change=0.75", ANY),
+    RECURRENCE, NONLINEARITIES, gru_nonlinearity_options=Option("max-change=0.75", ANY)
 )
 
 

@@ -176,11 +176,7 @@ class OpgruLayer(_OutputGru):
 class NormOpgruLayer(_OutputGru):
     """opgru-layer with batch norm of the output, renorm of the recurrent value, and dropout."""
 
-    OPTIONS = options(
-        _ProjectedGru.OPTIONS,
-        DROPOUT_OPTIONS,
-        l2_regularize=Option(0.0, ANY),
-    )
+    OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS, l2_regularize=Option(0.0, ANY))
 
     def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for the gated cell and its normalized projection."""

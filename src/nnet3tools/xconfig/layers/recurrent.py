@@ -24,12 +24,10 @@ NONLINEARITIES = options(
 )
 """Options of layers whose nonlinearities are separate components."""
 PROJECTION = options(
-    recurrent_projection_dim=Option(-1, POSITIVE),
-    non_recurrent_projection_dim=Option(-1, POSITIVE),
+    recurrent_projection_dim=Option(-1, POSITIVE), non_recurrent_projection_dim=Option(-1, POSITIVE)
 )
 DROPOUT_OPTIONS = options(
-    dropout_proportion=Option(-1.0, DROPOUT),
-    dropout_per_frame=Option(True, ANY),
+    dropout_proportion=Option(-1.0, DROPOUT), dropout_per_frame=Option(True, ANY)
 )
 
 

@@ -38,11 +38,7 @@ class Renorm(OneComponent):
 class Batchnorm(OneComponent):
     """Batch normalization."""
 
-    OPTIONS = options(
-        INPUT,
-        target_rms=Option(1.0, POSITIVE),
-        include_in_init=Option(False, ANY),
-    )
+    OPTIONS = options(INPUT, target_rms=Option(1.0, POSITIVE), include_in_init=Option(False, ANY))
     KIND = "BatchNormComponent"
 
 
@@ -120,11 +116,7 @@ def _require_node(layer: Layer) -> None:
 class DimRange(Layer):
     """A range of the input's columns."""
 
-    OPTIONS = options(
-        INPUT,
-        dim=Option(-1, POSITIVE),
-        dim_offset=Option(0, NON_NEGATIVE),
-    )
+    OPTIONS = options(INPUT, dim=Option(-1, POSITIVE), dim_offset=Option(0, NON_NEGATIVE))
 
     def check(self) -> None:
         """Raise ConfigError unless the columns exist and the input is a node, not a descriptor."""
