@@ -204,7 +204,7 @@ else:
         """A function from an object to the tuple of its fields with these names."""
         if len(names) > 1:
             return operator.attrgetter(*names)
-        return lambda self: tuple(getattr(self, name) for name in names)
+        return lambda self: tuple([getattr(self, name) for name in names])
 
     def _eq(values):
         def __eq__(self, other):

@@ -115,6 +115,9 @@ def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
     out[starts[:, None] + np.arange(5 * width)] = cells.reshape(len(values), 5 * width)
 
 
+_AHEAD = 256
+"""Bytes searched beyond one for each element, as most have. An element has at most 22."""
+
 # One element, perhaps truncated at the end of the buffer.
 _ELEMENT = re.compile(rb"\x7f.{0,15}|[^\x7f]", re.S)
 _NODE_ELEMENT = re.compile(rb"\|.{0,5}(?:\x7f.{0,15}|[^\x7f])?|\x7f.{0,15}|[^\x7f|]", re.S)
@@ -191,7 +194,7 @@ def _split(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]
     pieces: list[bytes] = []
     lengths: list[int] = []
     while (missing := size - len(lengths)) > 0:
-        piece = reader.buffered((_FULL_SIZE + 6 * with_nodes) * missing)
+        piece = reader.buffered(missing + _AHEAD)
         elements = pattern.findall(piece)[:missing]
         if elements and not _is_complete(elements[-1], with_nodes):
             elements.pop()

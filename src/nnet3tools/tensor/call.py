@@ -93,7 +93,7 @@ def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> 
     It reads the values of operands that are Numbers in the host's memory each time it is called.
     """
     values = (*operands, *options.values())
-    if operator.takes_numbers or not any(is_number(v) for v in values):
+    if operator.takes_numbers or not any([is_number(v) for v in values]):
         return cast("Callable[[], Any]", operator.bind(*operands, **options))
 
     def call_with_numbers() -> object:

@@ -18,11 +18,11 @@ P = TypeVar("P")
 
 def remembered(known: dict[Any, P], key: Any, make: Callable[[], P], most: int = 512) -> P:
     """known[key], which is set to `make()` if it is missing; `most` entries are first forgotten."""
-    if key not in known:
+    if (found := known.get(key)) is None:  # not `in`: hashing a key takes as long as the rest
         if len(known) >= most:
             known.clear()
-        known[key] = make()
-    return known[key]
+        found = known[key] = make()
+    return found
 
 
 def is_array(operand: Any) -> bool:
@@ -37,10 +37,10 @@ def is_number(operand: Any) -> bool:
 
 def element_strides(array: Any) -> tuple[int, ...]:
     """An array's strides in elements; ProgramError if they are not whole numbers."""
-    size = array.dtype.itemsize
-    if any(s % size for s in array.strides):
-        raise ProgramError(f"strides {array.strides} do not fit elements of {size} bytes")
-    return tuple(s // size for s in array.strides)
+    size, strides = array.dtype.itemsize, array.strides
+    if any([s % size for s in strides]):
+        raise ProgramError(f"strides {strides} do not fit elements of {size} bytes")
+    return tuple([s // size for s in strides])
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -57,11 +57,8 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 def broadcast_strides(array: Any, full: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements for walking the shape `full`: 0 along axes that are repeated."""
     missing = len(full) - len(array.shape)
-    own = tuple(
-        0 if size == 1 else stride
-        for size, stride in zip(array.shape, element_strides(array), strict=True)
-    )
-    return (0,) * missing + own
+    steps = zip(array.shape, element_strides(array), strict=True)
+    return (*(0,) * missing, *[0 if size == 1 else stride for size, stride in steps])
 
 
 def merge_axes(

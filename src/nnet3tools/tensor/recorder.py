@@ -162,8 +162,12 @@ class Recorder:
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Run and record an operator call; returns its result (if it is a number, a Number)."""
-        with recording.recorders(self, None):  # calls within the operator are part of it
+        state = recording.state
+        state.call_recorder = None  # calls within the operator are part of it
+        try:
             call = self._run(operator, operands, options)
+        finally:
+            state.call_recorder = self
         if self._flag is not None:
             call = replace(call, bound=self._flag.guard(call.bind()))
         self.calls.append(call)

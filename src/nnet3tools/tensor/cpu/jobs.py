@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from nnet3tools.tensor.addresses import address
 from nnet3tools.tensor.call import in_turn
@@ -77,13 +76,14 @@ def bound_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     """A callable that runs jobs in order; `addresses` has compiled functions by kernel name."""
     if not jobs:
         return in_turn(())
-    rows = [(addresses[j.kernel.name], address(j.words), j.steps, j.work) for j in jobs]
-    table = np.array(rows, np.int64)
-    runner, place, alive = library.runner, address(table), (table, tuple(jobs))
+    table = array("q")  # NumPy takes 2 us longer
+    for j in jobs:
+        table.extend((addresses[j.kernel.name], address(j.words), j.steps, j.work))
+    runner, place, alive = library.runner, table.buffer_info()[0], (table, tuple(jobs))
     assert runner is not None
 
     def run() -> None:
         with LOCK:  # one caller at a time may use several threads
-            runner(place, len(alive[0]), num_threads())
+            runner(place, len(alive[1]), num_threads())
 
     return run

@@ -78,7 +78,7 @@ def walk_of(
     kernels are compiled. `single` is an axis of size 1 (-1 or -2; 0: none) along which all
     arrays count as varying.
     """
-    axes = len(strides[0])
+    axes, inner = len(strides[0]), min(exact, len(strides[0]))
     walked = iter(strides)
     accesses = list[tuple[Access, ...]]()
     for operand in operands:
@@ -86,18 +86,14 @@ def walk_of(
             in_memory = hasattr(operand, "array")
             accesses.append((Access.NUMBER_IN_MEMORY if in_memory else Access.NUMBER,))
             continue
-        steps = next(walked)
-        known = [_access(s, axis == axes - 1) for axis, s in enumerate(steps)]
+        steps = next(walked)[axes - inner :]
+        known = [Access.STRIDED if s else Access.REPEATED for s in steps]
+        if steps[-1] == 1:
+            known[-1] = Access.CONTIGUOUS
         if single:
             known[single] = Access.STRIDED
-        accesses.append((*[Access.STRIDED] * (axes - exact), *known[max(0, axes - exact) :]))
+        accesses.append((*[Access.STRIDED] * (axes - inner), *known))
     return Walk(operand_types(operands), tuple(accesses), axes)
-
-
-def _access(stride: int, innermost: bool) -> Access:
-    if stride == 0:
-        return Access.REPEATED
-    return Access.CONTIGUOUS if stride == 1 and innermost else Access.STRIDED
 
 
 def merged_strides(

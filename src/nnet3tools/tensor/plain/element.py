@@ -108,11 +108,20 @@ class _NumpyElement:
             first = address(operands[arrays[0]])
             key += tuple([address(operands[i]) - first for i in arrays])
         shares = pairs if near else []
-        return remembered(self._plans, key, lambda: self._plan(operands, shares)).bind(operands)
+        return remembered(self._plans, key, lambda: self._plan(key, operands, shares)).bind(
+            operands
+        )
 
-    def _plan(self, operands: Sequence[Any], pairs: Sequence[tuple[int, int]]) -> _Plan:
+    def _plan(
+        self, key: tuple[Any, ...], operands: Sequence[Any], pairs: Sequence[tuple[int, int]]
+    ) -> _Plan:
+        """The plan for operands of layout `key`; other distances may share memory in the same way.
+
+        `pairs` are the (target, other operand) of which each two may share memory.
+        """
         shared = {(t, i): overlap(operands[t], operands[i]) for t, i in pairs}
-        return _Plan(self._assignments, operands, shared)
+        layout = (*key[: len(operands)], *shared.values())
+        return remembered(self._plans, layout, lambda: _Plan(self._assignments, operands, shared))
 
 
 FORMULA_BACKENDS["element", "numpy"] = _NumpyElement

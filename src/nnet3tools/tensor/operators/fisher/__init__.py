@@ -46,7 +46,7 @@ def norm_ratio(before: float, after: float) -> float:
     """The ratio of two norms, given as squares (1 if either is 0); a Number if they are Numbers."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
-    return before.mapped(_ratio, after)
+    return before.mapped(_ratio, after, function=norm_ratio)
 
 
 _MUCH_LEFT = 0.02
