@@ -107,10 +107,12 @@ def _bind(
     if len(missing) and not adds and not to_others:
         rows_of_zeros = missing if len(missing) < len(matrix) else slice(None)
         steps.append(partial(matrix.__setitem__, rows_of_zeros, 0.0))
-    order = np.argsort(which, kind="stable")
-    parts, starts = np.unique(which[order], return_index=True)
-    groups = np.split(order, starts[1:])
-    for part, at in zip(parts.tolist(), groups, strict=False):
+    groups = [(0, np.arange(len(which)))]
+    if which.any() or not which.size:
+        order = np.argsort(which, kind="stable")
+        parts, starts = np.unique(which[order], return_index=True)
+        groups = list(zip(parts.tolist(), np.split(order, starts[1:]), strict=False))
+    for part, at in groups:
         if part < 0:
             continue
         if to_others:
