@@ -24,6 +24,7 @@ from nnet3tools.io.general_matrix import GeneralMatrix, compress
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.stream import Reader
+from nnet3tools.io.table_reader import iterate_archive
 from nnet3tools.tensor.cpu import choice
 from nnet3tools.training import same_layout
 from nnet3tools.training.batched_changes import FRAME_CHANGES, BatchedChanges
@@ -275,6 +276,32 @@ def test_changed_together_as_changed_one_by_one(case, change) -> None:
         made.append(list(changes.finish(found)))
     expected, found = made
     assert [written(value) for value in found] == [written(value) for value in expected]
+
+
+@pytest.mark.parametrize("change", FRAMES.selections)
+@pytest.mark.parametrize("case", [f"{a}, {b}" for a, b in PAIRS])
+def test_selected_in_batches_as_selected_one_by_one(case, change, monkeypatch) -> None:
+    monkeypatch.setattr("nnet3tools.training.batched_changes._FEWEST", 2)
+    family, build = CASES[case]
+    data = archive(list(itertools.chain.from_iterable([one] * 12 for one in build())))
+    outcomes, num_batches = [], 0
+    for holder in (family.full, BATCHED_EXAMPLES):
+        draws.seed(5)
+        changes, found = BatchedChanges(family.changes, family.selections[change]), []
+        for key, value in iterate_archive(Reader(io.BytesIO(data), "egs"), holder):
+            pairs = [(key, value)]
+            if isinstance(value, SameLayoutBatch):
+                if (selected := changes.select_all(value)) is not None:
+                    num_batches += 1
+                    found += zip(*selected, strict=True)
+                    continue
+                pairs = list(value.records())
+            for name, one in pairs:
+                if (part := changes.select(one, name)) is not None:
+                    found += [(name, written(made)) for made in changes.finish([part])]
+        outcomes.append((found, draws.get_state()))
+    assert outcomes[0] == outcomes[1]
+    assert num_batches > 0 or change == "a frame that some lack"
 
 
 @pytest.mark.parametrize("case", ["full, one hot", "chain", "end to end"])

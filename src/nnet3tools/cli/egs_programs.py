@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3tools.cli.egs_tables import (
-    Changes,
     CopyOptions,
     ShuffleOptions,
     SubsetOptions,
@@ -67,13 +66,13 @@ def _copy_frames(options: FrameCopyOptions, args: list[str]) -> None:
         copy_examples(args, common, _imported(_FRAMES.encoded), None)
         return
     from nnet3tools.training.batched_changes import FRAME_CHANGES, BatchedChanges
-    from nnet3tools.training.same_layout import DECODABLE_EXAMPLES
+    from nnet3tools.training.same_layout import BATCHED_EXAMPLES, DECODABLE_EXAMPLES
     from nnet3tools.training.selection import FrameSelection
 
     contexts = common.left_context, common.right_context
     selection = FrameSelection(options.frame, *contexts, options.frame_shift)
     changes = BatchedChanges(FRAME_CHANGES, selection)
-    copy_examples(args, common, DECODABLE_EXAMPLES, Changes.batched(changes))
+    copy_examples(args, common, DECODABLE_EXAMPLES, changes, BATCHED_EXAMPLES)
 
 
 def _copy_chain(options: ChainCopyOptions, args: list[str]) -> None:
@@ -87,18 +86,17 @@ def _copy_chain(options: ChainCopyOptions, args: list[str]) -> None:
 
     contexts = ContextCutter(common.left_context, common.right_context)
     changes = BatchedChanges(CHAIN_CHANGES, ChainSelection(options.frame_shift, contexts))
-    copy_examples(args, common, holder, Changes.batched(changes))
+    copy_examples(args, common, holder, changes)
 
 
 def _copy_discriminative(options: DiscriminativeCopyOptions, args: list[str]) -> None:
-    from nnet3tools.chain.selection import shift_sequence_times
+    from nnet3tools.chain.selection import CHAIN_CHANGES, ChainSelection
+    from nnet3tools.training.batched_changes import BatchedChanges
+    from nnet3tools.training.selection import ContextCutter
 
     common = CopyOptions(options.random, options.keep_proportion, options.srand)
-    changes: Changes[Any] = Changes(
-        scale=lambda example, key, weight: example,
-        select=lambda example, key: shift_sequence_times(example, options.frame_shift),
-        rename=lambda example, key, name: example,
-    )
+    selection = ChainSelection(options.frame_shift, ContextCutter())
+    changes: BatchedChanges[Any] = BatchedChanges(CHAIN_CHANGES, selection)
     copy_examples(args, common, _imported(_DISCRIMINATIVE.encoded), changes)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.errors import EmptyError
-from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -62,33 +61,12 @@ class CopyOptions(DrawOptions):
         return contexts == (-1, -1) and not self.weights and not self.outputs
 
 
-@dataclass(frozen=True)
-class Changes(Generic[E]):
-    """The functions that change one kind of examples when they are copied.
-
-    The first arguments are example and key. `scale` multiplies the supervision by a weight,
-    `select` returns the part for one copy (None if there is none), `rename` renames the output.
-    `finish`, if given, turns changed examples into those to write, or into their bytes; `num_bytes`
-    is the memory of an example that waits for it.
-    """
-
-    scale: Callable[[E, str, float], E]
-    select: Callable[[E, str], E | None]
-    rename: Callable[[E, str, str], E]
-    finish: Callable[[Sequence[E]], Iterable[E | bytes]] | None = None
-    num_bytes: Callable[[E], int] = lambda example: 0
-
-    @classmethod
-    def batched(cls, changes: BatchedChanges[Any]) -> Changes[Any]:
-        """The Changes made of the methods of `changes`, which changes similar examples together."""
-        parts = changes.scale, changes.select, changes.rename, changes.finish, changes.num_bytes
-        return Changes(*parts)
-
-
-class _Changer(Generic[E]):
+class _Changer:
     """Applies copying options to examples; looks up --weights and --outputs by example key."""
 
-    def __init__(self, options: CopyOptions, changes: Changes[E], stack: ExitStack) -> None:
+    def __init__(
+        self, options: CopyOptions, changes: BatchedChanges[Any], stack: ExitStack
+    ) -> None:
         # Here, as they load NumPy.
         from nnet3tools.io.holders import FLOAT, TOKEN
         from nnet3tools.io.table import RandomAccessTableReader
@@ -101,7 +79,7 @@ class _Changer(Generic[E]):
             self._names = stack.enter_context(RandomAccessTableReader(options.outputs, TOKEN))
         self._name = ""
 
-    def weighted(self, key: str, example: E) -> E | None:
+    def weighted(self, key: str, example: Any) -> Any:
         """Scale an example by its weight, if any; warn and return None if a table lacks the key."""
         if self._weights is not None:
             if (weight := self._weights.get(key)) is None:
@@ -115,7 +93,7 @@ class _Changer(Generic[E]):
             self._name = name
         return example
 
-    def selected(self, key: str, example: E) -> E | None:
+    def selected(self, key: str, example: Any) -> Any:
         """Select the part of an example that is kept and rename its output; None: no such part."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
@@ -128,38 +106,38 @@ _FINISHED_TOGETHER = 2048
 _MOST_BYTES = 1 << 22
 
 
-class _TablesInTurn(Generic[E]):
+class _TablesInTurn:
     """Writes examples to tables; `write` says to which, by a number modulo the number of tables.
 
-    Examples wait in memory until there are enough for one call of `changes.finish`, which turns
-    them into the examples to write.
+    Changed examples wait in memory until there are enough for one call of `changes.finish`, which
+    turns them into the examples to write, or into their bytes.
     """
 
-    def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:
-        self._writers = writers
-        self._finish = None if changes is None else changes.finish
-        self._num_bytes = None if changes is None else changes.num_bytes
-        self._waiting: list[tuple[int, str, E]] = []
+    def __init__(
+        self, writers: list[TableWriter[Any]], changes: BatchedChanges[Any] | None
+    ) -> None:
+        self._writers, self._changes = writers, changes
+        self._waiting: list[tuple[int, str, Any]] = []
         self._bytes_waiting = 0
 
-    def write(self, place: int, key: str, example: E) -> None:
+    def write(self, place: int, key: str, example: Any) -> None:
         """Write an example to table number `place` modulo the number of tables, now or later."""
         number = place % len(self._writers)
-        if self._finish is None or self._num_bytes is None:
+        if self._changes is None:
             self._writers[number].write(key, example)
             return
         self._waiting.append((number, key, example))
-        self._bytes_waiting += self._num_bytes(example)
+        self._bytes_waiting += self._changes.num_bytes(example)
         if len(self._waiting) >= _FINISHED_TOGETHER or self._bytes_waiting > _MOST_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Turn all waiting examples into the examples to write, and write them."""
         waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
-        if self._finish is None or not waiting:
+        if self._changes is None or not waiting:
             return
         numbers, keys, examples = zip(*waiting, strict=True)
-        objects = list(self._finish(examples))
+        objects = list(self._changes.finish(examples))
         for number, writer in enumerate(self._writers):
             chosen = [of_example == number for of_example in numbers]
             kept = list(itertools.compress(objects, chosen))
@@ -167,12 +145,17 @@ class _TablesInTurn(Generic[E]):
 
 
 def copy_examples(
-    args: list[str], options: CopyOptions, holder: Holder[E], changes: Changes[E] | None
+    args: list[str],
+    options: CopyOptions,
+    holder: Holder[E],
+    changes: BatchedChanges[Any] | None,
+    batches: Holder[Any] | None = None,
 ) -> None:
     """Copy a table of examples to one or more tables in turn, with the changes of the options.
 
     `args` are the rspecifier and the wspecifiers. The order of random draws is Kaldi's. Without
     `changes` the examples may be any objects; the options must not name weights or outputs then.
+    `batches`, if given, also reads SameLayoutBatches, which are selected together if possible.
     """
     from nnet3tools import draws
     from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -184,10 +167,28 @@ def copy_examples(
         changer = None if changes is None else _Changer(options, changes, stack)
         writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
         tables = _TablesInTurn(writers, changes)
-        examples = stack.enter_context(SequentialTableReader(args[0], holder))
+        is_single = len(writers) == options.keep_proportion == 1
+        if options.random or options.weights or options.outputs or not is_single:
+            batches = None
+        examples = stack.enter_context(SequentialTableReader[Any](args[0], batches or holder))
         # Examples before one that cannot be read or changed are written, if to a pipe.
         stack.callback(tables.flush)
-        for key, example in examples:
+
+        def singles() -> Iterator[tuple[str, Any]]:
+            """Write the selected parts of batches; yield all other examples."""
+            nonlocal num_read, num_written
+            for key, example in examples:
+                if changes is None or not hasattr(example, "records"):
+                    yield key, example
+                elif (selected := changes.select_all(example)) is None:
+                    yield from example.records()
+                else:
+                    tables.flush()
+                    writers[0].write_all(*selected)
+                    num_read += len(example)
+                    num_written += len(selected[0])
+
+        for key, example in singles():
             num_read += 1
             count = draw_count(options.keep_proportion)
             weighted = example if changer is None else changer.weighted(key, example)

@@ -96,10 +96,7 @@ class Layout:
 
     def filled(self, columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
         """Yield records up to `rest`: `fixed` bytes, with matrix or number i from columns[i]."""
-        parts: list[Iterable[bytes]] = [itertools.repeat(self.fixed[0])]
-        for column, fixed in zip(columns, self.fixed[1:], strict=True):
-            parts += [column, itertools.repeat(fixed)]
-        return map(b"".join, zip(*parts, strict=False))
+        return filled(map(itertools.repeat, self.fixed), columns)
 
     def count(self, num_more: int) -> None:
         """Add `num_more` to the records seen; set `is_common` if looking for the layout then pays.
@@ -119,6 +116,17 @@ class Layout:
         if self._prototype is None:
             self._prototype = self.record.read(Reader(io.BytesIO(data), binary=True))
         return self._prototype
+
+
+def filled(
+    fixed: Iterable[Iterable[bytes]], columns: Sequence[Iterable[bytes]]
+) -> Iterator[bytes]:
+    """Yield records of the next bytes of each iterable in `fixed`, between them of `columns`."""
+    first, *others = fixed
+    parts = [first]
+    for column, following in zip(columns, others, strict=True):
+        parts += [column, following]
+    return map(b"".join, zip(*parts, strict=False))
 
 
 class EncodedRecord(Generic[T]):

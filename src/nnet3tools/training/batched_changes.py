@@ -5,14 +5,18 @@ change. So each change is made once, to a dummy example whose features are its r
 """
 
 import io
+import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools import draws
+from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass, replace
-from nnet3tools.io.encoded import EncodedRecord, Layout, LayoutTable
+from nnet3tools.io.encoded import EncodedRecord, Layout, LayoutTable, filled
 from nnet3tools.io.general_matrix import encoded_parts, to_dense
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
 from nnet3tools.io.sparse import SparseMatrix
@@ -24,6 +28,8 @@ from nnet3tools.training.selection import rename_output, scale_supervision
 
 E = TypeVar("E")
 _MAX_ROW_MAPS = 1000
+_FEWEST = 16
+"""The fewest examples for which selecting all of them together pays."""
 
 
 class Selection(Protocol[E]):
@@ -85,6 +91,11 @@ class RowMap(Generic[E]):
     dummy: E
     rows: list[NDArray[np.intp]]
 
+    @cached_property
+    def kind(self) -> tuple[Hashable, ...]:
+        """The layout and the number of `rows`; equal for examples that can be changed together."""
+        return self.layout, *map(len, self.rows)
+
 
 class PendingChange(NamedTuple):
     """An encoded example to change: rows and names as in `row_map`, supervision times `weight`."""
@@ -134,17 +145,51 @@ class BatchedChanges(Generic[E]):
             return self._selection.apply(pending, key)
         if self._selection.does_nothing:
             return pending
-        row_map = pending.row_map
-        if (bounds := self._bounds.get(row_map)) is None:
-            bounds = self._bounds[row_map] = self._selection.bounds(row_map.dummy, key)
-        if (chosen := self._selection.choose(bounds)) is None:
+        if (chosen := self._selection.choose(self._bounds_of(pending.row_map, key))) is None:
             return None
         return self._changed(pending, chosen, lambda one: self._selection.cut(one, key, chosen))
 
+    def select_all(self, batch: SameLayoutBatch) -> tuple[list[str], list[bytes]] | None:
+        """The keys and the bytes of the selected parts of all examples of a batch from an archive.
+
+        None, without random numbers drawn, if the examples must be selected one by one: there are
+        few, one of them has an error, or a part cannot be encoded.
+        """
+        if len(batch) < _FEWEST:
+            return None
+        state, identity, keys = draws.get_state(), self._identity(batch), batch.keys()
+        maps: dict[tuple[int, ...] | None, RowMap[E] | None] = {}
+        try:
+            bounds = self._bounds_of(identity, keys[0])
+            choices = [self._selection.choose(bounds) for _ in keys]
+            for chosen in {*choices} - {None}:
+                maps[chosen] = self._map_of_cut(identity, keys[0], chosen)
+        except DataError:
+            maps[None] = None
+        if len({row_map and row_map.kind for row_map in maps.values()}) != 1 or None in maps:
+            draws.set_state(state)
+            return None
+        kept = [chosen is not None for chosen in choices]
+        part = SameLayoutBatch(batch.layout, batch.data, batch.spans[kept])
+        row_maps = [*filter(None, map(maps.get, choices))]
+        found = self._covered(row_maps, part, np.ones(len(part), np.float32))
+        return list(itertools.compress(keys, kept)), list(found)
+
+    def _map_of_cut(self, row_map: RowMap[E], key: str, chosen: Any) -> RowMap[E] | None:
+        return self._map(row_map, chosen, lambda one: self._selection.cut(one, key, chosen))
+
+    def _bounds_of(self, row_map: RowMap[E], key: str) -> tuple[int, ...]:
+        if (bounds := self._bounds.get(row_map)) is None:
+            bounds = self._bounds[row_map] = self._selection.bounds(row_map.dummy, key)
+        return bounds
+
     def _pending(self, example: Any) -> E | PendingChange:
         """An encoded example as a PendingChange without changes yet; other examples unchanged."""
-        if not isinstance(example, EncodedRecord):
-            return example
+        is_encoded = isinstance(example, EncodedRecord)
+        return PendingChange(example, self._identity(example)) if is_encoded else example
+
+    def _identity(self, example: EncodedRecord[Any] | SameLayoutBatch) -> RowMap[E]:
+        """The RowMap of unchanged examples of the layout of `example`."""
         # Checked for each example: one layout may get many new names.
         if len(self._row_maps) > _MAX_ROW_MAPS:
             self._row_maps.clear()
@@ -160,20 +205,25 @@ class BatchedChanges(Generic[E]):
             dummy = self._kind.with_ios(prototype, ios)
             row_map = RowMap(layout, layout, dummy, self._rows(dummy))
             self._row_maps[layout, ""] = row_map
-        return PendingChange(example, row_map)
+        return row_map
 
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
         """Return `pending` with `change` (key `what`) added, or a decoded, changed example."""
-        place = pending.row_map, what
-        if place not in self._row_maps:
-            dummy = change(pending.row_map.dummy)
-            self._row_maps[place] = self._mapped(pending.row_map.layout, dummy)
-        if (row_map := self._row_maps[place]) is not None:
+        if (row_map := self._map(pending.row_map, what, change)) is not None:
             return PendingChange(pending.example, row_map, pending.weight)
         (data,) = self.finish([pending])
         return change(pending.example.RECORD.read(Reader(io.BytesIO(data), binary=True)))
+
+    def _map(
+        self, row_map: RowMap[E], what: Hashable, change: Callable[[E], E]
+    ) -> RowMap[E] | None:
+        """The RowMap of `row_map` and then `change` (key `what`); None if it cannot be encoded."""
+        place = row_map, what
+        if place not in self._row_maps:
+            self._row_maps[place] = self._mapped(row_map.layout, change(row_map.dummy))
+        return self._row_maps[place]
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
         """The RowMap from examples of `layout` to `dummy`; None if `dummy` cannot be encoded."""
@@ -206,36 +256,45 @@ class BatchedChanges(Generic[E]):
 
         Encoded examples are yielded as bytes.
         """
-        groups: dict[RowMap[E], list[PendingChange]] = {}
+        groups: dict[Hashable, list[PendingChange]] = {}
         for example in examples:
             if isinstance(example, PendingChange):
-                groups.setdefault(example.row_map, []).append(example)
-        finished = {row_map: self._finished(row_map, group) for row_map, group in groups.items()}
+                groups.setdefault(example.row_map.kind, []).append(example)
+        finished = {kind: self._finished(group) for kind, group in groups.items()}
         for example in examples:
             is_pending = isinstance(example, PendingChange)
-            yield next(finished[example.row_map]) if is_pending else example
+            yield next(finished[example.row_map.kind]) if is_pending else example
 
-    def _finished(self, row_map: RowMap[E], group: Sequence[PendingChange]) -> Iterator[bytes]:
-        layout = row_map.layout
-        given = [pending.example for pending in group]
-        weights = np.array([pending.weight for pending in group], np.float32)
-        ios = iter(zip(self._kind.ios(given[0].prototype()), row_map.rows, strict=True))
-        has_weight = any(isinstance(form, AnyBytes) for form in layout.forms)
+    def _finished(self, group: Sequence[PendingChange]) -> Iterator[bytes]:
+        given, row_maps, factors = zip(*group, strict=True)
+        batch = SameLayoutBatch.of(row_maps[0].layout, given)
+        changed = self._covered(row_maps, batch, np.array(factors, np.float32))
+        if not batch.layout.rest:
+            return changed
+        return map(bytes.__add__, changed, [one.data[len(one.covered) :] for one in given])
+
+    def _covered(
+        self, row_maps: Sequence[RowMap[E]], batch: SameLayoutBatch, weights: NDArray[np.float32]
+    ) -> Iterator[bytes]:
+        """The bytes of each changed example of a batch, up to the first field of varying size.
+
+        Example i has row_maps[i], all of one `kind`, and weights[i].
+        """
+        numbers = {row_map: number for number, row_map in enumerate(dict.fromkeys(row_maps))}
+        number_of = [numbers[row_map] for row_map in row_maps]
+        rows_of_ios = zip(*[row_map.rows for row_map in numbers], strict=True)
+        ios = iter(zip(self._kind.ios(batch.prototype()), rows_of_ios, strict=True))
+        has_weight = any(isinstance(form, AnyBytes) for form in batch.layout.forms)
         columns: list[Sequence[bytes]] = []
-        for form, matrices in zip(
-            layout.forms, SameLayoutBatch.of(layout, given).matrices(), strict=True
-        ):
+        for form, matrices in zip(batch.layout.forms, batch.matrices(), strict=True):
             if isinstance(form, AnyBytes):
                 columns.append(_numbers(matrices.encoded, weights))
                 continue
-            io, rows = next(ios)
+            io, choices = next(ios)
+            rows = np.stack(choices)[number_of]
             is_scaled = not has_weight and io.name == "output" and (weights != 1.0).any()
             columns.append(_changed_matrices(matrices, rows, weights if is_scaled else None))
-        changed = row_map.new_layout.filled(columns)
-        if not layout.rest:
-            return changed
-        rests = [example.data[len(example.covered) :] for example in given]
-        return map(bytes.__add__, changed, rests)
+        return filled(zip(*[one.new_layout.fixed for one in row_maps], strict=True), columns)
 
 
 def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
@@ -247,9 +306,9 @@ def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
 def _changed_matrices(
     matrices: SameLayoutMatrices, rows: NDArray, weights: NDArray[np.float32] | None = None
 ) -> Sequence[bytes]:
-    """The bytes of each matrix, only its rows `rows`, times its number in `weights`, if given."""
+    """The bytes of rows rows[i] of each matrix i, times its number in `weights`, if given."""
     form = matrices.form
-    if len(rows) == form.num_rows:
+    if rows.shape[1] == form.num_rows:
         if weights is None:
             return matrices.encoded
         if form.token.startswith("CM"):

@@ -7,6 +7,7 @@ place in every record, so that one array, or one decompression, covers all of th
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
@@ -126,12 +127,14 @@ class SameLayoutBatch:
     """The bytes of N records of one layout: all bytes between their matrices and numbers are equal.
 
     `spans` (N, 1 + M, 2) has the begin and the end in `data` of each record (the part that the
-    layout describes) and of each of its M matrices and numbers.
+    layout describes) and of each of its M matrices and numbers. `entries`, if the batch is from an
+    archive, are the archive's entries as matches of `layout.entry`.
     """
 
     layout: Layout
     data: bytes
     spans: NDArray[np.int64]
+    entries: Sequence[re.Match[bytes]] = ()
 
     def __len__(self) -> int:
         """The number of records."""
@@ -154,6 +157,15 @@ class SameLayoutBatch:
         spans = [batch.spans + begin for batch, begin in zip(batches, begins, strict=False)]
         data = b"".join(batch.data for batch in batches)
         return cls(batches[0].layout, data, np.concatenate(spans))
+
+    def keys(self) -> list[str]:
+        """The keys of the `entries`."""
+        return [match.group(1).decode() for match in self.entries]
+
+    def records(self) -> Iterator[tuple[str, EncodedRecord[Any]]]:
+        """The key and the record of each of the `entries`."""
+        records = [EncodedRecord(match.group(2), self.layout) for match in self.entries]
+        return zip(self.keys(), records, strict=True)
 
     def part(self, begin: int, end: int) -> SameLayoutBatch:
         """A new batch with the records number `begin` to `end` - 1 and their bytes only."""
@@ -225,7 +237,7 @@ def _batches(reader: Reader) -> Iterator[tuple[str, SameLayoutBatch]]:
         begins, ends = np.array([match.span(2) for match in run], np.int64).T
         data = run[0].string[begins[0] : ends[-1]]
         spans = _spans(layout, data, begins - begins[0], ends - begins)
-        yield run[-1].group(1).decode(), SameLayoutBatch(layout, data, spans)
+        yield run[-1].group(1).decode(), SameLayoutBatch(layout, data, spans, run)
 
 
 BATCHED_EXAMPLES: Holder[Any] = replace(cast(Holder[Any], DECODABLE_EXAMPLES), entries=_batches)
