@@ -279,11 +279,11 @@ def test_changed_together_as_changed_one_by_one(case, change) -> None:
 
 
 @pytest.mark.parametrize("change", FRAMES.selections)
-@pytest.mark.parametrize("case", [f"{a}, {b}" for a, b in PAIRS])
+@pytest.mark.parametrize("case", [f"{a}, {b}" for a, b in PAIRS[::5]])
 def test_selected_in_batches_as_selected_one_by_one(case, change, monkeypatch) -> None:
     monkeypatch.setattr("nnet3tools.training.batched_changes._FEWEST", 2)
     family, build = CASES[case]
-    data = archive(list(itertools.chain.from_iterable([one] * 12 for one in build())))
+    data = archive(list(itertools.chain.from_iterable([one] * 12 for one in build()[:8])))
     outcomes, num_batches = [], 0
     for holder in (family.full, BATCHED_EXAMPLES):
         draws.seed(5)
