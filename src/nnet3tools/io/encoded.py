@@ -118,9 +118,7 @@ class Layout:
         return self._prototype
 
 
-def filled(
-    fixed: Iterable[Iterable[bytes]], columns: Sequence[Iterable[bytes]]
-) -> Iterator[bytes]:
+def filled(fixed: Iterable[Iterable[bytes]], columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
     """Yield records of the next bytes of each iterable in `fixed`, between them of `columns`."""
     first, *others = fixed
     parts = [first]

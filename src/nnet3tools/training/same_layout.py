@@ -164,8 +164,8 @@ class SameLayoutBatch:
 
     def records(self) -> Iterator[tuple[str, EncodedRecord[Any]]]:
         """The key and the record of each of the `entries`."""
-        records = [EncodedRecord(match.group(2), self.layout) for match in self.entries]
-        return zip(self.keys(), records, strict=True)
+        for key, match in zip(self.keys(), self.entries, strict=True):
+            yield key, EncodedRecord(match.group(2), self.layout)
 
     def part(self, begin: int, end: int) -> SameLayoutBatch:
         """A new batch with the records number `begin` to `end` - 1 and their bytes only."""
