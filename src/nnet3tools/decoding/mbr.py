@@ -223,13 +223,15 @@ class _Arcs:
         """Probability that a path's words up to a state belong to the first q positions."""
         counts[-1, -1] = 1.0
         found: list[tuple[_Ints, _Ints, _Floats, _Ints, _Ints]] = []
+        ends_of_deletions = _ends_of_deletions(choices == _DELETION)
         for group in self._groups[::-1]:
             chosen, sources, targets = choices[group], self._sources[group], self._targets[group]
-            arcs = _carried(self._shares[group, None] * counts[targets], chosen == _DELETION)
-            kept = np.where(chosen == _INSERTION, arcs[:, 1:], 0.0)
-            matched = np.where(chosen == _MATCH, arcs[:, 1:], 0.0)
-            np.add.at(counts, sources, np.hstack([matched, np.zeros((len(kept), 1))]))
-            np.add.at(counts, sources, np.hstack([arcs[:, :1], kept]))
+            arcs = _carried(self._shares[group, None] * counts[targets], ends_of_deletions[group])
+            moved = np.zeros((2, len(arcs), size + 1))
+            matched = np.multiply(arcs[:, 1:], chosen == _MATCH, out=moved[0, :, :-1])
+            moved[1, :, 0] = arcs[:, 0]
+            np.multiply(arcs[:, 1:], chosen == _INSERTION, out=moved[1, :, 1:])
+            np.add.at(counts, np.concatenate([sources, sources]), moved.reshape(-1, size + 1))
             number, place = np.nonzero(matched)
             begins, ends = self._times[sources], self._times[targets]
             words = self._words[group]
@@ -245,20 +247,22 @@ class _Arcs:
         return _binned(size, *(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
-def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """For each position, the sum of `counts` (arcs, Q + 1) from it to the first non-deletion.
+def _ends_of_deletions(is_deletion: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """For each arc and position, the first later position after a non-deletion, (arcs, Q + 1)."""
+    num_arcs, size = is_deletion.shape
+    ends = np.full((num_arcs, size + 1), size + 1, np.int32)
+    ends[:, :-1] = np.where(is_deletion, size + 1, np.arange(1, size + 1))
+    return np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
 
-    `is_deletion` is (arcs, Q); the end is included. Each is a difference of sums from the right.
+
+def _carried(counts: _Floats, ends: NDArray[np.int32]) -> _Floats:
+    """For each position, the sum of `counts` (arcs, Q + 1) from it to the one before `ends`.
+
+    Each is a difference of sums from the right.
     """
-    size = counts.shape[1]
-    sums = np.zeros((len(counts), size + 1))
-    sums[:, :-1] = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
-    ends = np.full(counts.shape, size)
-    ends[:, :-1][~is_deletion] = np.broadcast_to(np.arange(1, size), is_deletion.shape)[
-        ~is_deletion
-    ]
-    ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    carried = sums[:, :-1] - np.take_along_axis(sums, ends, axis=1)
+    sums = np.zeros((len(counts), counts.shape[1] + 1))
+    np.cumsum(counts[:, ::-1], axis=1, out=sums[:, -2::-1])
+    carried = sums[:, :-1] - sums[np.arange(len(counts))[:, None], ends]
     return np.where(carried > _LEAST, carried, 0.0)
 
 
