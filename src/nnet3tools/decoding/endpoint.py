@@ -6,10 +6,11 @@ they load NumPy.
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from typing import Any
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import field
 from nnet3tools.number_text import parse_counts
 from nnet3tools.options import OptionGroup, option, option_fields, option_group
 
@@ -56,11 +57,11 @@ class EndpointRule(OptionGroup):
 def _rule(nonsilence: bool, silence: float, cost: float, length: float) -> type[EndpointRule]:
     """A subclass of EndpointRule whose four options have the arguments as defaults, in order."""
     defaults = (nonsilence, silence, cost, length)
-    fields = [
-        (item.name, type(value), dataclasses.field(default=value, metadata=item.metadata))
-        for item, value in zip(option_fields(EndpointRule), defaults, strict=True)
-    ]
-    return dataclasses.make_dataclass("Rule", fields, bases=(EndpointRule,), frozen=True)
+    body: dict[str, Any] = {"__annotations__": {}}
+    for item, value in zip(option_fields(EndpointRule), defaults, strict=True):
+        body["__annotations__"][item.name] = type(value)
+        body[item.name] = field(default=value, metadata=item.metadata)
+    return type("Rule", (EndpointRule,), body)
 
 
 class EndpointOptions(OptionGroup):

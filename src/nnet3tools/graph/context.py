@@ -51,9 +51,9 @@ def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
         )
     plan = NetworkPlan(nnet)
     if nnet.node_index("ivector") < 0 and (frames := _fixed_window(plan)) is not None:
-        left, right = max(-frames[0], 0), max(frames[1], 0)
-        if left + right < _WINDOW_LIMIT // 2:
-            return NnetContext(left, right, nnet.modulus())  # 20 ms less than by trial
+        local = NnetContext(max(-frames[0], 0), max(frames[1], 0), nnet.modulus())
+        if local.left + local.right < _WINDOW_LIMIT // 2:
+            return local  # 20 ms faster than by trial
     modulus = nnet.modulus()
     window = _FIRST_WINDOW
     _check_period(plan)

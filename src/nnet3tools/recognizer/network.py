@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import weakref
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3tools.executor.looped_computer import LoopedComputer, LoopedStream
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
 from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.graph.context import is_local_in_time
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
+
+if TYPE_CHECKING:
+    from nnet3tools.executor.looped_computer import LoopedComputer, LoopedStream
+    from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 
 
 @dataclass
@@ -45,6 +48,8 @@ class AcousticNetwork:
 
     @cached_property
     def _first_looped(self) -> LoopedComputer:
+        from nnet3tools.executor.looped_computer import LoopedComputer
+
         computer = LoopedComputer(self.nnet, self._stream_options, self.priors)
         computer.warm_up()
         return computer
@@ -54,6 +59,8 @@ class AcousticNetwork:
 
         Streams of a network with recurrences do not share minibatches, because each keeps a state.
         """
+        from nnet3tools.recognizer.batched_streams import BatchedNetwork
+
         if is_local_in_time(self.nnet):
             self.batches = BatchedNetwork(self.nnet, self._stream_options, self.priors)
             self.batches.warm_up()
@@ -65,6 +72,9 @@ class AcousticNetwork:
         deleted, its LoopedComputer is kept for the next. UserError for a network that cannot be
         computed in a loop.
         """
+        from nnet3tools.executor.looped_computer import LoopedStream
+        from nnet3tools.recognizer.batched_streams import BatchedStream
+
         if self.batches is not None:
             return BatchedStream(self.batches)
         with self._lock:
