@@ -111,7 +111,7 @@ def top_order_by(library: ctypes.CDLL, lattice: CompactLattice) -> NDArray[np.in
     return order if run(size, *(array.ctypes.data for array in arrays)) else None
 
 
-def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int64], int]:
+def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[memoryview, int]:
     """(last arc of the best path to each state, -1 for none; the best final state), computed in C.
 
     The final state is -1 if a loop makes paths cheaper.
@@ -128,4 +128,4 @@ def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int
     run: Any = library.nn_best_path
     run.restype, run.argtypes = ctypes.c_int64, (ctypes.c_int64, *[ctypes.c_void_p] * 7)
     last = run(size, *(array.ctypes.data for array in (*arrays, costs, entered)))
-    return entered, int(last)
+    return entered.data, int(last)
