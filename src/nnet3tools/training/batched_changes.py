@@ -152,8 +152,7 @@ class BatchedChanges(Generic[E]):
     def select_all(self, batch: SameLayoutBatch) -> tuple[list[str], list[bytes]] | None:
         """The keys and the bytes of the selected parts of all examples of a batch from an archive.
 
-        None, without random numbers drawn, if the examples must be selected one by one: there are
-        few, one of them has an error, or a part cannot be encoded.
+        None, with no number drawn, for few examples, an error, or a part that cannot be encoded.
         """
         if len(batch) < _FEWEST:
             return None

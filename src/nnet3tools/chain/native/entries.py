@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import sys
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +25,10 @@ class EntryScanner:
     def __init__(self, function: Any, layouts: Sequence[Layout]) -> None:
         self._function, self._layouts = function, layouts
         self._texts, self._pieces, self._numbers = bytearray(), array("q"), array("q")
-        self._least_size = sys.maxsize
         for layout in layouts:
             middle, last = (part for part in layout.rest if isinstance(part, bytes))
             pieces = [*layout.pieces, (middle + b"FV \x04", 0), (last, 0)]
             begin = len(self._pieces) // 3
-            self._least_size = min(self._least_size, sum(len(text) + num for text, num in pieces))
             for text, num_skipped in pieces:
                 self._pieces.extend((len(self._texts), len(text), num_skipped))
                 self._texts += text
@@ -44,7 +41,7 @@ class EntryScanner:
 
     def find(self, data: bytes) -> tuple[list[tuple[str, EncodedRecord[Any]]], int]:
         """The (key, record) of each entry at the start of `data`, and the end of the last one."""
-        most = len(data) // self._least_size + 1
+        most = len(data) // 64 + 1  # every record is longer
         found = (ctypes.c_int64 * (most * _WIDTH))()
         tables = self._pieces, self._numbers
         pieces, numbers = (ctypes.c_void_p(table.buffer_info()[0]) for table in tables)
