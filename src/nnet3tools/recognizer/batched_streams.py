@@ -20,7 +20,6 @@ from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.compile_looped import chunk_size_for
 
 _MINIBATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Chunks in a minibatch. There is a program for each size; unused sequences are zero."""
@@ -47,6 +46,8 @@ class BatchedNetwork:
         self, nnet: Nnet, options: SimpleComputationOptions, priors: np.ndarray | None = None
     ) -> None:
         """Take `nnet`, in test mode, whose outputs read a fixed window; `priors` divide them."""
+        from nnet3tools.optimizer.compile_looped import chunk_size_for  # imports the compiler
+
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk, MAX_STREAM_FRAMES)
         self.network = SimpleNetwork(nnet)

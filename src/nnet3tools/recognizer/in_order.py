@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nnet3tools.errors import OptionError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 _MOST = 1024
@@ -24,11 +24,9 @@ class InOrder:
         """Use `num_threads` threads (1: the caller's); OptionError for less or very many."""
         if not 1 <= num_threads <= _MOST:
             raise OptionError(f"--num-threads={num_threads}: expected 1 to {_MOST}")
-        self._pool: ThreadPoolExecutor | None = None
         if num_threads > 1:
             from concurrent.futures import ThreadPoolExecutor  # imported late: takes 10 ms
-
-            self._pool = ThreadPoolExecutor(num_threads, "search")
+        self._pool = ThreadPoolExecutor(num_threads, "search") if num_threads > 1 else None
         self._most_waiting = _WAITING_PER_THREAD * num_threads
         self._waiting: deque[tuple[Future[Any], Callable[[Callable[[], Any]], None]]] = deque()
 

@@ -14,10 +14,10 @@ from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_t
 from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.graph.context import is_local_in_time
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 
 if TYPE_CHECKING:
     from nnet3tools.executor.looped_computer import LoopedComputer, LoopedStream
-    from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 
 
 @dataclass
@@ -59,8 +59,6 @@ class AcousticNetwork:
 
         Streams of a network with recurrences do not share minibatches, because each keeps a state.
         """
-        from nnet3tools.recognizer.batched_streams import BatchedNetwork
-
         if is_local_in_time(self.nnet):
             self.batches = BatchedNetwork(self.nnet, self._stream_options, self.priors)
             self.batches.warm_up()
@@ -73,7 +71,6 @@ class AcousticNetwork:
         computed in a loop.
         """
         from nnet3tools.executor.looped_computer import LoopedStream
-        from nnet3tools.recognizer.batched_streams import BatchedStream
 
         if self.batches is not None:
             return BatchedStream(self.batches)
