@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -85,17 +85,19 @@ def prod(
 _depth = [0]
 
 
-@contextmanager
-def precise_products() -> Iterator[None]:
+class precise_products(AbstractContextManager[None]):
     """In the `with` block, matrix products have at least the 10 bits and the exponent of TF32.
 
     This is for sums of squares and the like, which leave the range of half precision. Where
     products are done in single precision, as on the CPU, it changes nothing.
     """
-    _depth[0] += 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _depth[0] += 1
+
+    def __exit__(self, *_: object) -> None:
         _depth[0] -= 1
 
 

@@ -48,12 +48,18 @@ _binders: dict[tuple[str, str, str], Callable[..., Callable[[], Any]]] = {}
 """(operator, device, element type or "*") -> function that binds the operator to operands."""
 
 
+_devices: dict[type, str] = {}
+"""Class of arrays -> the device that they belong to."""
+
+
 def device_of(array: Any) -> str:
     """The device ("numpy", "cupy") that an array belongs to; ProgramError if it is no array."""
-    module = type(array).__module__.partition(".")[0]
-    if module not in DEVICES or not hasattr(array, "dtype"):
-        raise ProgramError(f"a tensor operator was given {type(array).__name__}, not an array")
-    return module
+    if (found := _devices.get(array.__class__)) is None:
+        module = type(array).__module__.partition(".")[0]
+        if module not in DEVICES or not hasattr(array, "dtype"):
+            raise ProgramError(f"a tensor operator was given {type(array).__name__}, not an array")
+        found = _devices[type(array)] = module
+    return found
 
 
 def on_host(like: Any) -> bool:

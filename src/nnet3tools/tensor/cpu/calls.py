@@ -32,16 +32,17 @@ def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Wor
 
     Successive calls that have compiled kernels become one callable, with the first one's number.
     """
-    for has_jobs, group in groupby(calls, lambda pair: jobs_of(pair[1]) is not None):
+    found = ((c, call, jobs_of(call)) for c, call in calls)
+    for has_jobs, group in groupby(found, lambda each: each[2] is not None):
         if has_jobs:
-            commands, members = zip(*group, strict=True)
-            jobs = [job for call in members for job in jobs_of(call) or ()]
+            commands, members, lists = zip(*group, strict=True)
+            jobs = [job for each in lists for job in each]
             yield (
                 commands[0],
                 CompiledJobs(jobs, partial(in_turn, (call.bind() for call in members))),
             )
         else:
-            yield from ((c, call.bind()) for c, call in group)
+            yield from ((c, call.bind()) for c, call, _ in group)
 
 
 def jobs_of(call: Call) -> Sequence[Job] | None:
@@ -151,10 +152,9 @@ class KnownKernels:
 
     def add(self, calls: Iterable[Call]) -> None:
         """Let later runs use these calls' kernels, as if an earlier run had asked for them."""
-        for call in calls:
-            for job in jobs_of(call) or ():
-                self._asked[job.kernel.name] = 0
-                library.want([job.kernel])
+        kernels = [job.kernel for call in calls for job in jobs_of(call) or ()]
+        self._asked |= dict.fromkeys([kernel.name for kernel in kernels], 0)
+        library.want(kernels)
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
         """Call an operator by its compiled kernels if an earlier run asked for them; else False.
