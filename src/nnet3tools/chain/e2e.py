@@ -169,8 +169,7 @@ class E2eExampleMaker:
 
     def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
         """A supervision of `num_output` frames; None, after a warning, if the graph is unusable."""
-        fst = pdf_acceptor(graph, self.transition_model)
-        if fst is None:
+        if (fst := pdf_acceptor(graph, self.transition_model)) is None:
             return None
         if (least := _least_duration(fst)) > num_output:
             log.warning(
@@ -183,8 +182,7 @@ class E2eExampleMaker:
         supervision = Supervision(1.0, 1, num_output, num_pdfs, Fst.empty(), (fst,))
         if self.normalizer is None:
             return supervision
-        normalized = self.normalizer.normalized(supervision)
-        if normalized is None:
+        if (normalized := self.normalizer.normalized(supervision)) is None:
             log.warning(f"For utterance {utterance}, {NO_SHARED_PATH}")
         return normalized or supervision
 

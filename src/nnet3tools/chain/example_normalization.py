@@ -75,8 +75,7 @@ class ExampleNormalizer:
         if len(example.outputs) != 1:
             raise DataError(f"expected exactly one output, found {len(example.outputs)}")
         (output,) = example.outputs
-        supervision = self._normalizer.normalized(output.supervision)
-        if supervision is None:
+        if (supervision := self._normalizer.normalized(output.supervision)) is None:
             self.num_errors += 1
             log.warning(f"For example {key}, {NO_SHARED_PATH}")
             return

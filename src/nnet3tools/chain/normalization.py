@@ -52,8 +52,7 @@ class Normalizer:
                 raise DataError("weights can be added to a supervision of one sequence only")
             fst = self.composed(remove_epsilons(supervision.e2e_fsts[0]))
             return replace(supervision, e2e_fsts=(fst,)) if fst.num_states else None
-        small = _small(remove_epsilons(supervision.fst), "supervision fst")
-        if small is None:
+        if (small := _small(remove_epsilons(supervision.fst), "supervision fst")) is None:
             return None
         composed = self.composed(small)
         if not composed.num_states:

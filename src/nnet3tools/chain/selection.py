@@ -109,8 +109,7 @@ class ChainSelection:
         indexes += [output.indexes for output in example.outputs]
         if any((rows[:, 0] != 0).any() for rows in indexes):
             raise DataError(f"example '{key}' is a merged one: too late for less context")
-        output = next((o for o in example.outputs if o.name == "output"), None)
-        if output is None:
+        if (output := next((o for o in example.outputs if o.name == "output"), None)) is None:
             raise DataError(f"example '{key}' has no 'output', which less context needs")
         times = output.indexes[:, 1]
         inputs = self.contexts.cut(example.inputs, key, int(times.min()), int(times.max()))

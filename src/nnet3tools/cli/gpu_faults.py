@@ -57,8 +57,7 @@ def check_driver(runtime: Any) -> int:
 
 
 def _no_device() -> NoGpuError:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
         return NoGpuError(
             "CUDA sees no device",
             f"see whether nvidia-smi -L lists one that this job was given, {_OR_CPU}",

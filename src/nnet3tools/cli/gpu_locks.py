@@ -43,8 +43,7 @@ def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
     folder = _folder()
     for place in range(_MOST_JOBS if folder is not None else 0):
         for index in list(left):
-            lock = _try_lock(f"{folder}/{keys[index]}.{place}")
-            if lock is not None:
+            if (lock := _try_lock(f"{folder}/{keys[index]}.{place}")) is not None:
                 left.remove(index)
                 yield index, lock
     for index in left:

@@ -72,8 +72,7 @@ def main(options: Options, args: list[str]) -> None:
         raise OptionError(f"--max-matrices={options.max_matrices}: expected at least 0")
     nnet_in, computation_in = args
     nnet = read_nnet(nnet_in)
-    computation = _program_of_file(options, nnet, computation_in)
-    if computation is None:
+    if (computation := _program_of_file(options, nnet, computation_in)) is None:
         return
     analysis = Analysis(computation, nnet)
     plan = plan_memory(computation, analysis.matrix_accesses)

@@ -181,8 +181,7 @@ class CommandLine(Generic[O]):
         name, equals, value = word.partition("=")
         if name == "--":
             raise OptionError(f"Invalid option (no key): {word}")
-        spec = self._spec(name[2:])
-        if spec is None:
+        if (spec := self._spec(name[2:])) is None:
             import difflib
 
             near = difflib.get_close_matches(name[2:], [*self.specs, *self.standard], n=1)

@@ -187,8 +187,7 @@ class _Emitter:
             return
         inputs, outputs = self._infos[number - 1].step.indexes, info.step.indexes
         need_backprop = self._requests[info.step.segment].needs_derivatives
-        data = component.precompute_indexes(inputs, outputs, need_backprop)
-        if data is None:
+        if (data := component.precompute_indexes(inputs, outputs, need_backprop)) is None:
             return
         if not (_ends_with_n1(inputs) and _ends_with_n1(outputs)):
             inputs = outputs = np.empty((0, 3), np.int32)

@@ -170,8 +170,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
 def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
     """For each row, how many runs of its value came earlier (-1 for -1); None if none ever did."""
     values, begins, ends = row_runs(rows)
-    occurrence = _occurrence(values)
-    if occurrence is None:
+    if (occurrence := _occurrence(values)) is None:
         return None
     out = np.full(len(rows), -1, np.intp)
     out[rows >= 0] = np.repeat(occurrence, ends - begins)

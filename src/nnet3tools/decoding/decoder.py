@@ -276,8 +276,7 @@ class Decoder:
                 total, target = cost + fst.weights[arc], int(fst.nextstates[arc])
                 if fst.ilabels[arc] != EPSILON or not total < limit:
                     continue
-                known = place_of.get(target)
-                if known is None:
+                if (known := place_of.get(target)) is None:
                     known = place_of[target] = len(reached)
                     place[target] = known
                     reached.append(target)

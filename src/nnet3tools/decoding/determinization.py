@@ -152,8 +152,7 @@ class Determinizer:
             state = heapq.heappop(queue)
             for arc in self._epsilon[state]:
                 target = arc[4]
-                element = self._followed(closed[state], arc, closed.get(target))
-                if element is not None:
+                if (element := self._followed(closed[state], arc, closed.get(target))) is not None:
                     if target not in closed and self._epsilon[target]:
                         heapq.heappush(queue, target)
                     closed[target] = element
@@ -256,8 +255,7 @@ class Determinizer:
                 subset = by_label.setdefault(label, {})
                 whole = _cost((element[0] + arc[1], element[1] + arc[2], ()))
                 costs[label] = min(costs.get(label, math.inf), whole + self._backward[target])
-                followed = self._followed(element, arc, subset.get(target))
-                if followed is not None:
+                if (followed := self._followed(element, arc, subset.get(target))) is not None:
                     subset[target] = followed
         for label in sorted(by_label):
             cost = costs[label] + state.forward_cost

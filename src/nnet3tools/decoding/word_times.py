@@ -59,8 +59,7 @@ def word_spans(
     """(begin, end) in frames of each word of a path, by the lexicon or else by the graph."""
     if lexicon is not None:
         words = path.transcript.tolist()
-        spans = _spans_by_lexicon(path.alignment, words, transitions, lexicon)
-        if spans is not None:
+        if (spans := _spans_by_lexicon(path.alignment, words, transitions, lexicon)) is not None:
             return spans
     return list(pairwise([*path.word_starts.tolist(), len(path.alignment)]))
 

@@ -142,8 +142,7 @@ def _close_loop(
 
     `waits`: ranges of commands that exchange matrices with the user; `segments`: steps in between.
     """
-    entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
-    if entry is None:
+    if (entry := next((i for i, (_, end) in enumerate(waits) if end > label), None)) is None:
         raise ProgramError("a looped program takes and gives nothing in its loop")
     begin, first = waits[entry]
     last = segments[-1]

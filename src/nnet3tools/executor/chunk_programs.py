@@ -40,8 +40,7 @@ class ChunkPrograms:
 
         All computers share their memory: read the outputs of one before asking for the next.
         """
-        computer = self._computers.get(shape)
-        if computer is not None:
+        if (computer := self._computers.get(shape)) is not None:
             self._computers.move_to_end(shape)
             computer.reset()
             return computer

@@ -185,8 +185,7 @@ class NnetComputer:
 
         If a command raises an error, a note with the text of the command is added to it.
         """
-        segment = self._segment()
-        if segment is None:
+        if (segment := self._segment()) is None:
             raise ProgramError("the computation has finished already")
         if self._missing:
             name = self.nnet.node_names[min(self._missing)]

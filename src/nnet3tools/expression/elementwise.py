@@ -172,8 +172,7 @@ def apply(name: str, *operands: Operand) -> Node:
     function = KINDS[name]
     if len(operands) != function.arity:
         raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
-    graph = next((o.graph for o in operands if isinstance(o, Node)), None)
-    if graph is None:
+    if (graph := next((o.graph for o in operands if isinstance(o, Node)), None)) is None:
         kinds = ", ".join(type(o).__name__ for o in operands)
         raise ExpressionError(f"{name} of {kinds}: not an expression")
     numbers = [o.type for o in _typed(function, operands) if o.type is not Type.BOOL]

@@ -64,8 +64,7 @@ class Execution:
     def _touch(self, owner: Node, incarnation: int, step: int) -> None:
         if owner.is_leaf and owner not in self._fed:
             return
-        buffer = self._values.get((owner, incarnation))
-        if buffer is None:
+        if (buffer := self._values.get((owner, incarnation))) is None:
             buffer = Buffer(owner.shape, owner.type, step, step)
             self._values[owner, incarnation] = buffer
         buffer.touch(step)

@@ -199,8 +199,7 @@ Operand = Node | bool | int | float
 
 def common_shape(what: str, operands: Sequence[Node]) -> Shape:
     """The broadcast shape of operands; ExpressionError, which names `what`, if there is none."""
-    found = broadcast([o.shape for o in operands])
-    if found is None:
+    if (found := broadcast([o.shape for o in operands])) is None:
         shown = ", ".join(o.describe() for o in operands)
         raise ExpressionError(f"the operands of {what} do not broadcast: {shown}")
     return found

@@ -22,8 +22,7 @@ def topological(roots: Sequence[Node]) -> list[Node]:
             continue
         while stack:
             node, children = stack[-1]
-            child = next(children, None)
-            if child is None:
+            if (child := next(children, None)) is None:
                 stack.pop()
                 state[node] = True
                 order.append(node)

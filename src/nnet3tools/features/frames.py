@@ -63,8 +63,7 @@ def select_columns(selection: str, dim: int) -> list[int]:
     columns: list[int] = []
     for part in selection.split(","):
         first, dash, last = part.partition("-")
-        ends = parse_counts((first, last if dash else first))
-        if ends is None:
+        if (ends := parse_counts((first, last if dash else first))) is None:
             raise OptionError(f"expected columns such as 0,24-22,3-12, found '{selection[:80]}'")
         begin, end = ends
         for column in (begin, end):

@@ -21,8 +21,7 @@ _LOOK_AHEAD = 1 << 20
 def read_binary_fst(reader: Reader) -> Fst:
     """Read an FST from a vector, const or compact_acceptor file; DataError for other kinds."""
     header = read_header(reader)
-    read = _READERS.get(header.kind)
-    if read is None:
+    if (read := _READERS.get(header.kind)) is None:
         raise reader.error(f"expected an FST of kind {', '.join(_READERS)}, found '{header.kind}'")
     return check_fst(reader, read(reader, header))
 

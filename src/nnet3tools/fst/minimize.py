@@ -82,8 +82,7 @@ def minimize_acyclic(fst: Fst) -> Fst:
     fst = connect(fst)
     if not fst.num_states:
         return fst
-    order = top_order(fst)
-    if order is None:
+    if (order := top_order(fst)) is None:
         raise DataError("the FST has a cycle: expected none")
     if fst.weights.any() or fst.finals[fst.is_final].any():
         fst = quantized(push_to_initial(fst, distances_to_end(fst, order)), SHORTEST_DELTA)

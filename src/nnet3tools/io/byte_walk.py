@@ -148,8 +148,7 @@ class ByteWalk:
     def matrix(self, num_rows: int) -> None:
         """Move past a matrix of `num_rows` rows; append (begin, end, form) to `self.holes`."""
         begin = self.at
-        form = stored_form(self.data, begin)
-        if form is None:
+        if (form := stored_form(self.data, begin)) is None:
             self.need(LONGEST_HEAD)
             raise OtherFormError
         if form.num_rows != num_rows:

@@ -198,8 +198,7 @@ def read_compressed(reader: Reader) -> CompressedMatrix:
     """Read a compressed matrix in the format CM, CM2 or CM3 (binary only)."""
     start = reader.offset
     token = reader.read_token()
-    form = {name: number for number, name in _TOKENS.items()}.get(token)
-    if form is None:
+    if (form := {name: number for number, name in _TOKENS.items()}.get(token)) is None:
         raise reader.error(
             f"expected a compressed matrix (CM, CM2, CM3), found {quoted(token)}", start
         )

@@ -97,8 +97,7 @@ def is_table(name: str) -> bool:
 
 def split_offset(name: str) -> tuple[str, int]:
     """Split 'file:123' into ('file', 123); the offset is 0 if the name has none."""
-    match = _OFFSET.fullmatch(name)
-    if match is None:
+    if (match := _OFFSET.fullmatch(name)) is None:
         return name, 0
     if (offset := parse_int(match[2], 0, _MAX_OFFSET)) is None:
         raise OptionError(f"'{name[:200]}' names an offset that no file has")

@@ -118,8 +118,7 @@ class Reader(InputBuffer):
             return int(value)
         match = self._match(_NUMBER, what)
         limit = 1 << (8 * size - 1)
-        found = parse_int(match.group(1).decode("latin-1"), -limit, limit - 1)
-        if found is None:
+        if (found := parse_int(match.group(1).decode("latin-1"), -limit, limit - 1)) is None:
             raise self.error(f"expected {what}, found {self._next_text()}")
         self._at = match.end()
         return found

@@ -99,8 +99,7 @@ class Field:
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
         """Read token and value; `values` are the earlier fields', `end` the record's last token."""
-        kind = self._kind_here(reader, end)
-        if kind is None:
+        if (kind := self._kind_here(reader, end)) is None:
             assert self.default is not None
             return self.default()
         return kind.read(reader)

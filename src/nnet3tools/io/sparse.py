@@ -306,8 +306,7 @@ def _format(matrix: SparseMatrix) -> str:
 
 def _read_text(reader: Reader) -> SparseMatrix:
     token = reader.read_token()
-    match = re.fullmatch(r"rows=([0-9]{1,10})", token)
-    if match is None:
+    if (match := re.fullmatch(r"rows=([0-9]{1,10})", token)) is None:
         raise reader.error(f"expected a sparse matrix (rows=...), found {quoted(token)}")
     body = reader.until_brackets(int(match[1]), f"a sparse matrix of {match[1]} rows")
     if _TEXT_ROWS.fullmatch(body) is None:

@@ -187,8 +187,7 @@ class MappedTableReader(Closeable, Generic[T]):
         return mapped is not None and mapped in self._table
 
     def __getitem__(self, key: str) -> T:
-        mapped = self._lookup(key)
-        if mapped is None:
+        if (mapped := self._lookup(key)) is None:
             raise DataError(f"no key '{key}' in the map of the table")
         return self._table[mapped]
 

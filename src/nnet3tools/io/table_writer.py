@@ -119,8 +119,7 @@ class TableWriter(Generic[T]):
             self.write(key, one)
 
     def _write_file(self, key: str, value: T) -> None:
-        name = self._files.get(key)
-        if name is None:
+        if (name := self._files.get(key)) is None:
             if self._specifier.permissive:
                 return
             raise DataError(f"{self._specifier.script}: no entry for key '{key}'")

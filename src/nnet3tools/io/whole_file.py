@@ -145,8 +145,7 @@ class _Beside(_Temporary):
 
     def __init__(self, folder: str) -> None:
         self._folder, self._name = folder, ""
-        descriptor = _without_name(folder)
-        if descriptor is not None:
+        if (descriptor := _without_name(folder)) is not None:
             _lock(descriptor)
         while descriptor is None:
             self._name = self._new_name()
@@ -211,8 +210,7 @@ def _lock(descriptor: int) -> bool:
 
 def _without_name(folder: str) -> int | None:
     """Open a nameless file in `folder`, to be named later; None if the system cannot do so."""
-    flag = getattr(os, "O_TMPFILE", None)
-    if flag is None:
+    if (flag := getattr(os, "O_TMPFILE", None)) is None:
         return None
     try:
         descriptor = os.open(folder, os.O_RDWR | flag, 0o666)

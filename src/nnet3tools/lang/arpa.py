@@ -194,8 +194,7 @@ class _Compiler:
 
         `highest` says that the n-gram has the highest order; its arc leads to a shorter history.
         """
-        source = self.states.get(ngram.words[:-1])
-        if source is None:
+        if (source := self.states.get(ngram.words[:-1])) is None:
             return False
         word, cost, options = ngram.words[-1], ngram.cost, self.options
         if word == options.end:

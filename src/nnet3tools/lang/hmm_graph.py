@@ -124,8 +124,7 @@ class HmmGraphs:
         forward transition and the self-loop. The log-probability is conditional on leaving the
         state.
         """
-        state = self._state_of_tuple.get((phone, number, *pdfs))
-        if state is None:
+        if (state := self._state_of_tuple.get((phone, number, *pdfs))) is None:
             raise DataError(
                 f"the tree gives state {number} of phone {phone} the pdfs {pdfs[0]} and {pdfs[1]}, "
                 "which the transition model lacks: they do not belong together"

@@ -112,8 +112,7 @@ class ConfigLine:
 
     def _parse_value(self, text: str, position: int) -> int:
         """Parse a key=value pair that starts at `position`; return the position after it."""
-        match = _KEY_VALUE.match(text, position)
-        if match is None:
+        if (match := _KEY_VALUE.match(text, position)) is None:
             raise self.error(f"expected key=value, found '{text[position:].strip()}'")
         key, start = match[1], match.end()
         if not is_valid_name(key):

@@ -315,8 +315,7 @@ def _to_forwarding(expression: Expression, node_numbers: dict[str, int]) -> Forw
     """Convert an expression without sums to a Forwarding; `node_numbers` are by node name."""
     if expression.operator in ("", "Scale"):
         leaf = expression.children[0] if expression.children else expression
-        node = node_numbers.get(leaf.name)
-        if node is None:
+        if (node := node_numbers.get(leaf.name)) is None:
             hint = nearest_hint(leaf.name, node_numbers)
             raise leaf.error(f"no node named '{leaf.name}'{hint}")
         return NodeTerm(node, expression.alpha)

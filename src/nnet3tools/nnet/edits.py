@@ -45,8 +45,7 @@ def edit_network(nnet: Nnet, text: str, file: str = "") -> None:
 
 
 def _obey(nnet: Nnet, line: ConfigLine) -> None:
-    command = _commands.get(line.first_token)
-    if command is None:
+    if (command := _commands.get(line.first_token)) is None:
         hint = nearest_hint(line.first_token, _commands)
         raise line.error(f"unknown edit command '{line.first_token}'{hint}")
     try:

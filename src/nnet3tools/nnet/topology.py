@@ -62,8 +62,7 @@ def find_cycle_without_delay(nnet: Network) -> list[int]:
         path: dict[int, None] = {}
         stack = [iter([start])]
         while stack:
-            node = next(stack[-1], None)
-            if node is None:
+            if (node := next(stack[-1], None)) is None:
                 stack.pop()
                 if path:
                     finished.add(path.popitem()[0])

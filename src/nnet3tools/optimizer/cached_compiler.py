@@ -119,8 +119,7 @@ class CachingOptimizingCompiler:
 
     def _cached(self, request: ComputationRequest) -> Computation | None:
         """The program in the cache, decoded if necessary; None if there is none."""
-        found = self.cache.get(request)
-        if found is None:
+        if (found := self.cache.get(request)) is None:
             return None
         if not isinstance(found, Computation):
             if (program := self._expand_stored(request)) is None:

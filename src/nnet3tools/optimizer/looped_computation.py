@@ -55,8 +55,7 @@ def looped_computation(computation: Computation, context: PassContext) -> Comput
     shift = _time_shift(computation)
     contents = [_content(debug) for debug in computation.matrix_debug_info[1:]]
     states = _states(computation, context.nnet, splices)
-    repeat = _first_repeat(states, contents, shift)
-    if repeat is None:
+    if (repeat := _first_repeat(states, contents, shift)) is None:
         return computation
     first, second = repeat
     kept = {m1 for m1, m2 in zip(states[first], states[second], strict=True) if m1 == m2}

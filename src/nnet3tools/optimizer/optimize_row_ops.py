@@ -25,8 +25,7 @@ def optimize_row_ops(computation: Computation, context: PassContext) -> Computat
 
 
 def _as_matrix_op(computation: Computation, command: CopyRows | AddRows) -> Command:
-    run = _single_run(computation.indexes[command.indexes])
-    if run is None:
+    if (run := _single_run(computation.indexes[command.indexes])) is None:
         return command
     place, source_row, length = run
     dest = computation.new_submatrix(command.dest, place, length)

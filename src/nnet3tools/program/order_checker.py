@@ -68,8 +68,7 @@ class OrderChecker(OperandChecker):
         for c, command in enumerate(self.computation.commands):
             if isinstance(command, AcceptInput | ProvideOutput):
                 name = self.nnet.node_names[command.node]
-                rows = expected.pop((type(command), name), None)
-                if rows is None:
+                if (rows := expected.pop((type(command), name), None)) is None:
                     self.fail("not asked for, or twice", c)
                 if rows != self.rows(command.submatrix):
                     self.fail(f"{rows} rows were asked for", c)
@@ -123,8 +122,7 @@ class OrderChecker(OperandChecker):
             if uses:
                 self.fail("the component needs its memo for backprop", c)
             return
-        made = memos.pop(command.memo, None)
-        if made is None:
+        if (made := memos.pop(command.memo, None)) is None:
             self.fail(f"memo {command.memo} was not made, or is used twice", c)
         maker = self.computation.commands[made]
         if not isinstance(maker, Propagate) or maker.component != command.component:

@@ -108,8 +108,7 @@ class ModelDirectory:
         """
         if attribute and getattr(self._files, attribute):
             return self._named(attribute)
-        path = self._find(part)
-        if path is None:
+        if (path := self._find(part)) is None:
             self.missing.append(self._absent(part))
         return path
 

@@ -119,8 +119,7 @@ class Recognizer:
 
     def word_text(self, word: int) -> str:
         """The text of the word with number `word`; DataError if the symbol table lacks it."""
-        text = self.words.symbols.get(word)
-        if text is None:
+        if (text := self.words.symbols.get(word)) is None:
             raise DataError(f"word {word} is not in {self.words.name}")
         return text
 

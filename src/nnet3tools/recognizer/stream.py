@@ -186,8 +186,7 @@ class Stream:
         result = Result(start=start, end=end)
         if self._search.num_frames:
             key = f"{self._name}-{self._num_utterances}"
-            decoded = self._recognizer.decoding.finish(self._search, key)
-            if decoded is not None:
+            if (decoded := self._recognizer.decoding.finish(self._search, key)) is not None:
                 result = self._recognizer.result_of(decoded, start, self._nbest)
         self._finished.append(result)
         self._begin_utterance()

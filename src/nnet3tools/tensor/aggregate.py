@@ -50,8 +50,7 @@ class Aggregate(Formula):
         """
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)
-        found = self._binders.get(type(first).__module__)
-        if found is None:
+        if (found := self._binders.get(type(first).__module__)) is None:
             if max(self.expr.placeholders(), default=0) > len(ins):
                 raise ProgramError(f"{self!r} was given {len(ins)} inputs")
             found = self._binder(first, self.expr, self.reduce, self.axis)

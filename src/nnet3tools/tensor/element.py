@@ -81,8 +81,7 @@ class Element(Formula):
 
     def bind(self, *operands: Any) -> Callable[[], None]:
         """A callable that computes the formula; it keeps arrays by reference, numbers by value."""
-        found = self._binders.get(type(operands[0]).__module__)
-        if found is None:
+        if (found := self._binders.get(type(operands[0]).__module__)) is None:
             needed = len(self.operands) or self.assignments.num_operands()
             if needed != len(operands):
                 text = self.assignments.text()

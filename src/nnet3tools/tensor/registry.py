@@ -136,8 +136,7 @@ class Operator(Generic[P, R]):
         """
         array = _first_array(first)
         key = array.__class__, getattr(array, "dtype", None)
-        found = self._binder_of.get(key)
-        if found is None:
+        if (found := self._binder_of.get(key)) is None:
             found = self._binder_of[key] = self._find(device_of(array), str(array.dtype))
         return found
 

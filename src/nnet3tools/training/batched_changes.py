@@ -194,8 +194,7 @@ class BatchedChanges(Generic[E]):
             self._row_maps.clear()
             self._bounds.clear()
         layout = example.layout
-        row_map = self._row_maps.get((layout, ""))
-        if row_map is None:
+        if (row_map := self._row_maps.get((layout, ""))) is None:
             prototype: E = example.prototype()
             ios = [
                 replace(io, features=np.arange(len(io.indexes))[:, None])

@@ -143,8 +143,7 @@ class IvectorSource:
 
     def find(self, utterance: str, num_frames: int) -> np.ndarray | None:
         """The iVectors of an utterance; None, after a warning, if absent or too few or too many."""
-        ivectors = self._matrices.get(utterance)
-        if ivectors is None:
+        if (ivectors := self._matrices.get(utterance)) is None:
             log.warning(f"No iVectors for utterance {utterance}")
             return None
         if len(ivectors) == 0 or abs(num_frames - len(ivectors) * self._period) > self._tolerance:

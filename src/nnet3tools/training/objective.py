@@ -200,8 +200,7 @@ def compute_objective(
     kind, _, formula = objective.partition("=")
     if kind == "expression":
         return _expression(formula, supervision, output, deriv)
-    function = _OBJECTIVES.get(objective)
-    if function is None:
+    if (function := _OBJECTIVES.get(objective)) is None:
         raise UserError(f"output '{name}' has objective={objective}, which is not implemented")
     return function(supervision, output, deriv)
 

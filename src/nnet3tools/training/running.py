@@ -280,8 +280,7 @@ class ExampleRunner:
         DataError for an example that does not fit the network, or whose inputs are not finite.
         """
         computation = self._latest = self.compile(example)
-        computer = self._computers.get(id(computation))
-        if computer is None:
+        if (computer := self._computers.get(id(computation))) is None:
             moves = self._arena.moves
             computer = NnetComputer(
                 self._options,

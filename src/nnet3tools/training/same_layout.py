@@ -88,8 +88,7 @@ class SameLayoutMatrices:
             from nnet3tools.tensor.operators.compress.kaldi import decompress
 
             starts = self._starts + begin
-            found = decompress(token, self._data, starts, (rows, cols), weights)
-            if found is not None:
+            if (found := decompress(token, self._data, starts, (rows, cols), weights)) is not None:
                 return found
         low, extent = np.ascontiguousarray(self.ranges(weights).T)
         begin += 16

@@ -44,8 +44,7 @@ def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str
         if len(fields) != _NUM_FIELDS:
             raise DataError(f"{where}: expected {_NUM_FIELDS} fields, found {len(fields)}")
         utterance, archive, _, first, length, label = fields
-        numbers = parse_counts((archive, first, length, label))
-        if numbers is None:
+        if (numbers := parse_counts((archive, first, length, label))) is None:
             raise DataError(f"{where}: expected integers from 0 after the utterance: '{line[:99]}'")
         chunk = ChunkInfo(f"{utterance}-{first}-{length}-{label}", *numbers)
         if chunk.archive >= num_archives:

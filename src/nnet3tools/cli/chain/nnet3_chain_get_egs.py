@@ -145,8 +145,7 @@ class _Source:
         if self._ivectors is not None:
             if (ivectors := self._ivectors.find(utterance, features.shape[0])) is None:
                 return None
-        if self._weights is not None:
-            if (weights := self._weights.get(utterance)) is None:
-                log.warning(f"No deriv weights for utterance {utterance}")
-                return None
+        if self._weights is not None and (weights := self._weights.get(utterance)) is None:
+            log.warning(f"No deriv weights for utterance {utterance}")
+            return None
         return UtteranceData(utterance, features, supervision, weights, ivectors)

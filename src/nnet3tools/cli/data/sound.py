@@ -75,8 +75,7 @@ def compute_features(
         durations = OptionalTable(options.write_utt2dur, DOUBLE, stack)
         for key, wave in stack.enter_context(SequentialTableReader(args[0], WAVE)):
             num_read += 1
-            features = _features_of(key, wave, options, computer)
-            if features is None:
+            if (features := _features_of(key, wave, options, computer)) is None:
                 continue
             writer.write(key, HtkFeatures(features, htk_kind) if is_htk else features)
             durations.write(key, wave.duration)

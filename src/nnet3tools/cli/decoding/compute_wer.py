@@ -42,8 +42,7 @@ def main(options: Options, args: list[str]) -> None:
         RandomAccessTableReader(args[1], TOKEN_VECTOR) as hypotheses,
     ):
         for key, reference in references:
-            hypothesis = hypotheses.get(key)
-            if hypothesis is None:
+            if (hypothesis := hypotheses.get(key)) is None:
                 if options.mode == "strict":
                     raise DataError(f"No hypothesis for key {key} and strict mode specifier.")
                 num_absent += 1

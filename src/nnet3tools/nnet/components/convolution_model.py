@@ -124,8 +124,7 @@ class ConvolutionModel(Declared):
 
 def _offsets_from_config(line: ConfigLine) -> IntArray:
     """Patch offsets (K, 2) from offsets=t,h;t,h..., or all pairs of time- and height-offsets."""
-    text = line.get_string("offsets", None)
-    if text is not None:
+    if (text := line.get_string("offsets", None)) is not None:
         pairs = [[parse_int(part) for part in pair.split(",")] for pair in text.split(";")]
         if any(len(pair) != 2 or None in pair for pair in pairs):
             raise line.error(f"expected offsets=time,height;time,height..., found '{text}'")

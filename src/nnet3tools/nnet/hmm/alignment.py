@@ -125,8 +125,7 @@ class AlignmentConverter:
                 raise DataError(f"phone {phone} has another topology in the new model")
             classes = new[hmm_state].forward_pdf_class, new[hmm_state].self_loop_pdf_class
             pdfs = [self._tree.pdf_of(window, c) if c >= 0 else -1 for c in classes]
-            first = self._first_new.get((phone, hmm_state, *pdfs))
-            if first is None:
+            if (first := self._first_new.get((phone, hmm_state, *pdfs))) is None:
                 raise DataError(f"the new model has no transition state for phones {window}")
             self._shifts[key] = first - int(self._first_old[state])
         return self._shifts[key]

@@ -102,8 +102,7 @@ def read_log(path: str) -> LogFile | None:
 
 @functools.lru_cache(maxsize=1 << 15)
 def _read(path: str, mtime: int, size: int) -> LogFile | None:
-    match = _NAME.fullmatch(os.path.basename(path))
-    if match is None:
+    if (match := _NAME.fullmatch(os.path.basename(path))) is None:
         return None
     marks = tuple(mark for mark in match["marks"].split(".") if mark)
     out = LogFile(match["stage"], marks)
@@ -163,12 +162,10 @@ def _take_run_pl_line(out: LogFile, line: str) -> None:
 
 
 def _take_overall(out: LogFile, line: str) -> None:
-    found = _OVERALL.search(line)
-    if found is None:
+    if (found := _OVERALL.search(line)) is None:
         return
     kind, name, value, total, frames = found.groups()
-    number = number_or_none(total or value)
-    if number is None:
+    if (number := number_or_none(total or value)) is None:
         return
     (out.accuracies if kind == "accuracy" else out.objectives)[name] = number
     plain = number_or_none(value.split()[0])

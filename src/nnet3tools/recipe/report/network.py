@@ -135,8 +135,7 @@ def _leaves(expression: Expression) -> Iterator[tuple[str, int]]:
 
 def _read_component(line: str) -> ComponentFacts | None:
     """Parse the line of a component in nnet3-info's output or a config; None for other lines."""
-    match = _COMPONENT.fullmatch(line)
-    if match is None:
+    if (match := _COMPONENT.fullmatch(line)) is None:
         return None
     name, type_name, rest = match.groups()
     outside = _GATE.sub("", rest)

@@ -22,8 +22,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 def cache_folder(name: str = "kernels") -> Path | None:
     """The folder `name` of the cache, created if necessary; None if it cannot be trusted."""
-    folder = _wanted(name)
-    if folder is None:
+    if (folder := _wanted(name)) is None:
         return None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

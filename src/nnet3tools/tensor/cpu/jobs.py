@@ -32,8 +32,7 @@ class CompiledJobs:
 
     def __call__(self) -> None:
         if self._work is None:
-            addresses = library.addresses([job.kernel.name for job in self._jobs])
-            if addresses is None:
+            if (addresses := library.addresses([job.kernel.name for job in self._jobs])) is None:
                 self._work = self._bind_fallback()
             else:
                 self._work = bound_jobs(self._jobs, addresses)

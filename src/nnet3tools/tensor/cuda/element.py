@@ -53,8 +53,7 @@ class ElementKernel:
             return bind_rows(self._assignments, operands)
         device = get_device()
         key = (id(device), *map(signature, operands))
-        plan = remembered(self._plans, key, lambda: self._plan(operands))
-        if plan is None:
+        if (plan := remembered(self._plans, key, lambda: self._plan(operands))) is None:
             return in_turn([])
         kernel, found, grid, block, walk, sizes, strides, space = plan
         args = arguments([*sizes, *walk.arguments(operands, strides)])

@@ -65,8 +65,7 @@ def _found_or_made(host: Any, dtype: Any) -> Array:
     values = np.ascontiguousarray(host, dtype)
     digest = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
     key = (id(device), values.shape, values.dtype, digest)
-    copy = _by_content.get(key)
-    if copy is None:
+    if (copy := _by_content.get(key)) is None:
         if len(_by_content) >= _KEEP:
             forget()
         copy = _by_content[key] = device.upload(values)

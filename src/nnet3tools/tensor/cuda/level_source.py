@@ -62,8 +62,7 @@ class Function(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def as_function(source: str) -> Function | None:
     """The C++ function that does a kernel's work; None if the source cannot be turned into one."""
-    found = _KERNEL.search(source)
-    if found is None:
+    if (found := _KERNEL.search(source)) is None:
         return None
     name, parameters, body = found.groups()
     before = source[: found.start()]

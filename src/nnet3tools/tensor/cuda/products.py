@@ -60,8 +60,7 @@ def _as_blas(array: Array) -> _Matrix | None:
 
 def _usable(array: Array, before: list[Callable[[], None]]) -> _Matrix:
     """`array` as a matrix for BLAS, or else a copy; `before` gets the step that copies it."""
-    found = _as_blas(array)
-    if found is None:
+    if (found := _as_blas(array)) is None:
         buffer = get_device().empty(array.shape, array.dtype)
         before.append(copy.bind(buffer, array))
         found = _as_blas(buffer)

@@ -21,8 +21,7 @@ _interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionar
 
 
 def _intern(cls: type, key: tuple, **fields: Any) -> Any:
-    found = _interned.get((cls, key))
-    if found is None:
+    if (found := _interned.get((cls, key))) is None:
         found = object.__new__(cls)
         for name, value in fields.items():
             object.__setattr__(found, name, value)

@@ -180,8 +180,7 @@ class _Reader:
         raise FormulaError(f"formulas have no '{ast.unparse(node)}': {self._text}")
 
     def _named(self, name: str) -> Expr:
-        value = self._names.get(name, _placeholder(name))
-        if value is not None:
+        if (value := self._names.get(name, _placeholder(name))) is not None:
             return self._assigned.get(value, value)
         if name in CONSTANTS:
             return Constant(CONSTANTS[name])

@@ -59,8 +59,7 @@ class Rule(enum.Enum):
 
 def type_of_dtype(dtype: np.dtype) -> Type:
     """The Type of a NumPy or CuPy dtype; ProgramError if expressions have no such type."""
-    found = _BY_DTYPE.get(dtype)
-    if found is None:
+    if (found := _BY_DTYPE.get(dtype)) is None:
         known = ", ".join(t.value for t in _RANK)
         raise ProgramError(f"tensor operators have no element type {dtype}; known: {known}")
     return found

@@ -32,8 +32,7 @@ _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 
 def _find(library: ctypes.CDLL, letter: str) -> Callable[..., None] | None:
     for pattern, integer in _NAMES:
-        function = getattr(library, pattern.format(letter), None)
-        if function is not None:
+        if (function := getattr(library, pattern.format(letter), None)) is not None:
             real, pointer = _REALS[letter], ctypes.c_void_p
             function.restype = None
             function.argtypes = [
@@ -155,8 +154,7 @@ def gemm(
 
     op transposes if `trans_a`, `trans_b`. The caller has checked sizes (none is 0) and types.
     """
-    function = _functions().get(out.dtype)
-    if function is None:
+    if (function := _functions().get(out.dtype)) is None:
         return None
     if not (stride := _row_stride(out)):
         if not _row_stride(out.T):

@@ -106,8 +106,7 @@ def _bind(
     if alpha == 1.0 and beta == 0.0:
         return functools.partial(np.matmul, left, right, out)
     if out.ndim == a.ndim == b.ndim == 2 and out.dtype == a.dtype == b.dtype:
-        found = gemm(out, a, b, trans_a, trans_b)
-        if found is not None:
+        if (found := gemm(out, a, b, trans_a, trans_b)) is not None:
             return found.bound(alpha, beta)
     return functools.partial(_blocks, out, left, right, alpha, beta)
 

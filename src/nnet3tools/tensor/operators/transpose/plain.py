@@ -79,8 +79,7 @@ def _bind(
 ) -> Callable[[], None]:
     """A step of calls `put(tile of src, tile of out)`, for src with its axes in order `axes`."""
     moved = src.transpose(axes)
-    faces = _faces(out, moved)
-    if faces is None:
+    if (faces := _faces(out, moved)) is None:
         return functools.partial(put, moved, out)
     scratch = register(0)[: _ROWS * (_ROW_BYTES + _PAD)].view(out.dtype).reshape(_ROWS, -1)
     tiles = itertools.chain.from_iterable(_tiles(to, of) for to, of in faces)
