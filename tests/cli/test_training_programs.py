@@ -11,7 +11,7 @@ from nnet3tools.io.holders import GENERAL_MATRIX, INT32_VECTOR, MATRIX, POSTERIO
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.am_nnet import AmNnet
-from nnet3tools.nnet.arithmetic import set_dropout_test_mode, vectorize
+from nnet3tools.nnet.arithmetic import set_test_modes, vectorize
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.diagnostics import NnetComputeProb
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
@@ -46,7 +46,7 @@ def models(shell: Shell, count: int) -> tuple[list[str], str]:
 
 
 def objective(nnet) -> float:
-    set_dropout_test_mode(nnet, True)
+    set_test_modes(nnet, batchnorm=False)
     prob = NnetComputeProb(ComputeProbOptions(), nnet)
     for i in range(3):
         prob.compute(minibatch(seed=i))

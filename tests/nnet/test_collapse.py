@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_test_modes
 from nnet3tools.nnet.collapse import CollapseOptions, collapse_model
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.config import parse_config_lines
@@ -48,8 +48,7 @@ def make(text: str) -> Nnet:
             x = rng.normal(1.0, 2.0, size=(20, component.input_dim)).astype(np.float32)
             y = np.empty_like(x)
             component.store_stats(x, y, component.propagate(None, x, y))
-    set_batchnorm_test_mode(nnet, True)
-    set_dropout_test_mode(nnet, True)
+    set_test_modes(nnet)
     return nnet
 
 

@@ -41,7 +41,7 @@ class CombineOptions(OptionGroup):
 
     def prepare(self, nnet: Nnet) -> None:
         """Set the test modes in which `nnet` is evaluated."""
-        from nnet3tools.cli.model_changes import set_test_modes
+        from nnet3tools.nnet.arithmetic import set_test_modes
 
         set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)
 

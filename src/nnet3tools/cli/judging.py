@@ -24,6 +24,6 @@ class JudgingOptions(OptionGroup):
 
     def set_test_modes(self, nnet: Nnet) -> None:
         """Set the test modes of `nnet` that the options request."""
-        from nnet3tools.cli.model_changes import set_test_modes
+        from nnet3tools.nnet.arithmetic import set_test_modes
 
         set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)

@@ -67,10 +67,9 @@ def begin_changes(nnet: Nnet, options: ChangeOptions) -> None:
 
 def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
     """Set the learning rates of `nnet` to --learning-rate, unless that is negative."""
-    from nnet3tools.nnet.arithmetic import set_learning_rate
-
     if options.learning_rate >= 0.0:
-        set_learning_rate(nnet, options.learning_rate)
+        for _, component in nnet.updatable_components():
+            component.set_underlying_learning_rate(options.learning_rate)
 
 
 def scale_parameters(nnet: Nnet, options: ChangeOptions, name: str) -> None:
@@ -96,16 +95,6 @@ def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
         edit_network(nnet, text, options.edits_config)
     if options.edits:
         edit_network(nnet, options.edits.replace(";", "\n"), "--edits")
-
-
-def set_test_modes(nnet: Nnet, batchnorm: bool, dropout: bool) -> None:
-    """Switch batch norm or dropout to test mode, if requested; otherwise leave it unchanged."""
-    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
-
-    if batchnorm:
-        set_batchnorm_test_mode(nnet, True)
-    if dropout:
-        set_dropout_test_mode(nnet, True)
 
 
 COPY_USAGE = """\

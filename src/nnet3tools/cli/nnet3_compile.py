@@ -200,16 +200,14 @@ def _pass_printer(options: Options, nnet: Nnet, out: TextIO) -> AfterPass | None
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
     """Compile the requests of the examples of --egs; write the programs as computation cache."""
     from nnet3tools.cli.example_requests import for_each_request
-    from nnet3tools.cli.model_changes import set_test_modes
-    from nnet3tools.nnet.collapse import collapse_model
+    from nnet3tools.nnet.collapse import prepare_for_test
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cache_files import save_cache
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
     nnet = read_nnet(nnet_in)
     if options.collapse_model:
-        set_test_modes(nnet, batchnorm=True, dropout=True)
-        collapse_model(nnet)
+        prepare_for_test(nnet)
     compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
     flags = options.need_model_derivative, options.store_component_stats
     count = for_each_request(

@@ -9,16 +9,14 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.leaves import Constant
-from nnet3tools.expression.node import Node
 from nnet3tools.expression.onnx_writer import OnnxWriter
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.formulas import Type, dtype_of
 
 Translate = Callable[[OnnxWriter, Any, list[str]], str]
 
-
-def _same(w: OnnxWriter, node: Node, x: list[str]) -> str:
-    return x[0]
+_COPIES = "copy stop_gradient clip_gradient checkpoint named debug callback".split()
+"""Type names of nodes whose value is that of their child."""
 
 
 def _reduce(operator: str) -> Translate:
@@ -31,10 +29,6 @@ def _reduce(operator: str) -> Translate:
 
 def _mean_square(w: OnnxWriter, node: Any, x: list[str]) -> str:
     return _reduce("ReduceMean")(w, node, [w.emit("Mul", x[0], x[0])])
-
-
-def _rms(w: OnnxWriter, node: Any, x: list[str]) -> str:
-    return w.emit("Sqrt", _mean_square(w, node, x))
 
 
 def _scalar_product(w: OnnxWriter, node: Any, x: list[str]) -> str:
@@ -145,22 +139,14 @@ NODES: dict[str, Translate] = {
     "prod": _reduce("ReduceProd"),
     "logsumexp": _reduce("ReduceLogSumExp"),
     "mean_square": _mean_square,
-    "rms": _rms,
+    "rms": lambda w, node, x: w.emit("Sqrt", _mean_square(w, node, x)),
     "scalar_product": _scalar_product,
     "softmax": lambda w, node, x: w.emit("Softmax", x[0], axis=-1),
     "log_softmax": lambda w, node, x: w.emit("LogSoftmax", x[0], axis=-1),
-    "dot": _dot,
-    "bdot": _dot,
-    "affine": _dot,
+    **dict.fromkeys(("dot", "bdot", "affine"), _dot),
     "csr_dot": _csr_dot,
     "dot_csr": _dot_csr,
-    "copy": _same,
-    "stop_gradient": _same,
-    "clip_gradient": _same,
-    "checkpoint": _same,
-    "named": _same,
-    "debug": _same,
-    "callback": _same,
+    **dict.fromkeys(_COPIES, lambda w, node, x: x[0]),
     "reshape": lambda w, node, x: w.emit("Reshape", x[0], w.constant(node.shape)),
     "transpose": lambda w, node, x: w.emit("Transpose", x[0], perm=list(node.axes)),
     "slice": _slice,

@@ -15,7 +15,6 @@ from nnet3tools.errors import DataError, DivergedError
 from nnet3tools.nnet.components.base import (
     BatchStatisticsComponent,
     Component,
-    DropoutBase,
     RandomComponent,
 )
 from nnet3tools.nnet.components.updatable import UpdatableComponent
@@ -126,12 +125,6 @@ def zero_stats(nnet: Nnet) -> None:
         component.zero_stats()
 
 
-def set_learning_rate(nnet: Nnet, rate: float) -> None:
-    """Set the learning rate of all components; each component's own factor still applies."""
-    for component in _updatable(nnet):
-        component.set_underlying_learning_rate(rate)
-
-
 def set_as_gradient(nnet: Nnet) -> None:
     """Prepare the network to accumulate a plain gradient (Kaldi's SetNnetAsGradient)."""
     for component in _updatable(nnet):
@@ -169,16 +162,10 @@ def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
                 component.scale(scale)
 
 
-def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Stop (`test_mode` true) or resume (false) the random choices of dropout components."""
+def set_test_modes(nnet: Nnet, batchnorm: bool = True, dropout: bool = True) -> None:
+    """Switch batch norm or dropout to test mode, if requested; otherwise leave it unchanged."""
+    if batchnorm:
+        set_batchnorm_test_mode(nnet, True)
     for component in nnet.components:
-        if isinstance(component, RandomComponent):
-            component.test_mode = test_mode
-
-
-def set_dropout_proportion(components: Sequence[Component], proportion: float) -> int:
-    """Set the dropout proportion of the dropout components; returns their number."""
-    chosen = [component for component in components if isinstance(component, DropoutBase)]
-    for component in chosen:
-        component.dropout_proportion = proportion
-    return len(chosen)
+        if dropout and isinstance(component, RandomComponent):
+            component.test_mode = True

@@ -12,7 +12,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io import log
-from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+from nnet3tools.nnet.arithmetic import set_test_modes
 from nnet3tools.nnet.components.affine import AffineComponent, LinearComponent
 from nnet3tools.nnet.components.base import Array, Component, DropoutBase
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
@@ -41,8 +41,7 @@ class CollapseOptions:
 
 def prepare_for_test(nnet: Nnet) -> None:
     """Set the test modes of batch norm and dropout, and collapse components where possible."""
-    set_batchnorm_test_mode(nnet, True)
-    set_dropout_test_mode(nnet, True)
+    set_test_modes(nnet)
     collapse_model(nnet)
 
 

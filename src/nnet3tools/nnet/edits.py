@@ -12,9 +12,8 @@ from typing import TypeVar
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, TextError, UserError
 from nnet3tools.io import log
-from nnet3tools.nnet.arithmetic import set_dropout_proportion
 from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Component
+from nnet3tools.nnet.components.base import Component, DropoutBase
 from nnet3tools.nnet.components.block_affine import BlockAffineComponent, RepeatedAffineComponent
 from nnet3tools.nnet.components.composite import CompositeComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
@@ -160,12 +159,13 @@ def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
 @_command("set-dropout-proportion")
 def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
     """Set the dropout proportion of components. Keys: [name=<pattern>] proportion=<p>."""
-    components = _matching(nnet, line, Component)
+    components = _matching(nnet, line, DropoutBase)
     proportion = line.get_float("proportion")
     if not 0.0 <= proportion <= 1.0:
         raise line.error(f"expected a proportion between 0 and 1, found {proportion:g}")
-    count = set_dropout_proportion(components, proportion)
-    log.log(f"Set dropout proportions for {count} components.")
+    for component in components:
+        component.dropout_proportion = proportion
+    log.log(f"Set dropout proportions for {len(components)} components.")
 
 
 @_command("apply-svd")

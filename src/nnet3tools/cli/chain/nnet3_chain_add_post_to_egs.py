@@ -47,8 +47,8 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.chain.added_posteriors import AddedPosteriors, PosteriorAdder
     from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.chain.output_objective import den_graph_of
-    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.nnet.arithmetic import set_test_modes
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import for_each_of_kind
 

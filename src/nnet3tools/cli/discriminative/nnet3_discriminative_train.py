@@ -34,9 +34,9 @@ class Options(OptionGroup):
 
 @program("nnet3-discriminative-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
     from nnet3tools.nnet.am_nnet import AmNnet
+    from nnet3tools.nnet.arithmetic import set_test_modes
 
     model_in, examples, model_out = args
     options.discriminative.check()
