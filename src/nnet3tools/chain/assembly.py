@@ -96,24 +96,19 @@ class ExampleBlocks:
         compress: bool,
         write: Callable[[str, NnetChainExample | EncodedChainExample], None],
     ) -> None:
-        self._native, self._kind, self._compress, self._write = native, kind, compress, write
+        self.native, self._kind, self._compress, self._write = native, kind, compress, write
         self._assembler = Assembler(compress, kind is JobKind.GRAPHS)
         self._waiting: list[Waiting] = []
         self._num_bytes = 0
         self.num_written = self.num_errors = 0
         """The number of examples written, and of those without a supervision."""
 
-    @property
-    def is_native(self) -> bool:
-        """Whether the C library makes acceptors."""
-        return self._native is not None
-
     def accept(self, item: Waiting) -> None:
         """Add an example; it is made at once if only Python can make its acceptor."""
         self._waiting.append(item)
         self._num_bytes += item.num_bytes
         is_full = len(self._waiting) >= _BLOCK or self._num_bytes > _MOST_BYTES
-        if self._native is None or item.fst is None or is_full:
+        if self.native is None or item.fst is None or is_full:
             self.finish()
 
     def finish(self) -> None:
@@ -136,12 +131,12 @@ class ExampleBlocks:
         data, jobs, last = bytearray(), list[Job](), b""
         at = 0
         for item in waiting:
-            if item.fst is not None and self._native is not None:
+            if item.fst is not None and self.native is not None:
                 if item.fst is not last:
                     last, at = item.fst, len(data)
                     data += last
                 jobs.append(item.job._replace(at=at))
-        made = iter(self._native.make(self._kind, bytes(data), jobs) if self._native else ())
+        made = iter(self.native.make(self._kind, bytes(data), jobs) if self.native else ())
         return [None if item.fst is None else next(made, None) for item in waiting]
 
     def _in_full(self, planned: Planned) -> NnetChainExample:

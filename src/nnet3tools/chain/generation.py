@@ -76,7 +76,7 @@ class ChainExampleMaker:
         for chunk in chunks:
             plan: ExamplePlan | Callable[[], ExamplePlan]
             plan = partial(self._plan, chunk, utterance, num_frames)
-            if blocks.is_native and utterance.acceptor is not None:
+            if blocks.native and utterance.acceptor is not None:
                 plan = plan()  # in the order of the utterances, like the draws of the splitter
             blocks.accept(
                 Waiting(

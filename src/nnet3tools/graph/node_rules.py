@@ -149,16 +149,12 @@ class DescriptorRule(NodeRule):
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._parts = descriptor.parts
-        self._leaves = [leaf for part in descriptor.parts for leaf in part.leaves]
+        self.leaves = [leaf for part in descriptor.parts for leaf in part.leaves]
+        """The descriptor's leaves, each of which is a dependency of every row."""
         self.sources = tuple(sorted(set(descriptor.nodes())))
         self.needs_all = all(_needs_all(part) for part in descriptor.parts)
-        self._shifts = [_time_shift(leaf) for leaf in self._leaves]
-        self.has_fixed_times = any(_node_at_time_0(leaf) is not None for leaf in self._leaves)
-
-    @property
-    def num_leaves(self) -> int:
-        """Number of leaves of the descriptor, each of which is a dependency of every row."""
-        return len(self._leaves)
+        self._shifts = [_time_shift(leaf) for leaf in self.leaves]
+        self.has_fixed_times = any(_node_at_time_0(leaf) is not None for leaf in self.leaves)
 
     @cached_property
     def answers(self) -> BoolArray:
@@ -166,14 +162,14 @@ class DescriptorRule(NodeRule):
 
         Bit i of a flag's position says that leaf i is available. The row's Index does not matter.
         """
-        cases = np.arange(1 << len(self._leaves))
-        available = (cases[:, None] >> np.arange(len(self._leaves)) & 1).astype(np.bool_)
+        cases = np.arange(1 << len(self.leaves))
+        available = (cases[:, None] >> np.arange(len(self.leaves)) & 1).astype(np.bool_)
         none = np.empty((len(cases), 0), np.int32)
         return self.used(cases, none, none.astype(np.int64), available)[0]
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
         shifts = []
-        for leaf, shift in zip(self._leaves, self._shifts, strict=True):
+        for leaf, shift in zip(self.leaves, self._shifts, strict=True):
             if shift is None and (node := _node_at_time_0(leaf)) is not None:
                 shift = node, 0
             if shift is None:
@@ -182,10 +178,10 @@ class DescriptorRule(NodeRule):
         return shifts
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        rows = np.empty((len(keys), len(self._leaves)), np.int32)
+        rows = np.empty((len(keys), len(self.leaves)), np.int32)
         of_node: dict[int, tuple[list[int], list[KeyArray]]] = {}
         indexes = unpack(keys) if None in self._shifts else _NO_INDEXES
-        for column, (leaf, shift) in enumerate(zip(self._leaves, self._shifts, strict=True)):
+        for column, (leaf, shift) in enumerate(zip(self.leaves, self._shifts, strict=True)):
             if shift is not None:
                 node, mapped = shift[0], shift_time(keys, shift[1])
             else:

@@ -78,11 +78,6 @@ def vosk_result(result: Result, with_words: bool) -> dict[str, Any]:
     return {**line, "text": result.text}
 
 
-def vosk_empty(alternatives: bool) -> dict[str, Any]:
-    """Vosk's JSON object for an utterance without sound, with or without a list of alternatives."""
-    return {"alternatives": [{"text": "", "confidence": 1.0}]} if alternatives else {"text": ""}
-
-
 def _vosk_alternative(alternative: Alternative, with_words: bool) -> dict[str, Any]:
     line: dict[str, Any] = {"confidence": round(alternative.loglike, 6)}
     if with_words and alternative.words:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
-from nnet3tools.recognizer.json_results import json_line, vosk_empty, vosk_result
+from nnet3tools.recognizer.json_results import json_line, vosk_result
 from nnet3tools.recognizer.results import Alternative, Result
 from nnet3tools.recognizer.server_counters import Counters
 from nnet3tools.recognizer.server_options import ServerOptions
@@ -185,7 +185,7 @@ class Session:
         """(the JSON answer for the results of some utterances, joined; the number of its words)."""
         result = joined(results)
         if self._config.max_alternatives and not result.words and not result.alternatives:
-            return _json(vosk_empty(alternatives=True)), 0
+            return _json({"alternatives": [{"text": "", "confidence": 1.0}]}), 0
         return _json(vosk_result(result, self._config.words)), len(result.words)
 
 

@@ -163,5 +163,5 @@ def _address(array: NDArray[Any]) -> int:
 def _kind(rule: NodeRule) -> int:
     if rule.is_strict:
         return _NEEDS_ALL
-    few = isinstance(rule, DescriptorRule) and rule.num_leaves <= _MOST_LEAVES
+    few = isinstance(rule, DescriptorRule) and len(rule.leaves) <= _MOST_LEAVES
     return _BY_TABLE if few else _BY_ASKING

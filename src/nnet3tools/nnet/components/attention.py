@@ -162,7 +162,7 @@ class RestrictedAttentionComponent(Component):
             return f"num-right-inputs-required must be in 0..{right}"
         if not 0.0 < self.key_scale <= 1.0:
             return f"key-scale must be in (0, 1], found {self.key_scale:g}"
-        shape = self._stats_shape
+        shape = self.num_heads, self.context_dim
         shapes = [s.shape for s in (self.entropy_stats, self.posterior_stats) if s is not None]
         good = not shapes or shapes == [shape[:1], shape]
         return None if good else f"statistics must be {shape[:1]} and {shape}"
@@ -245,14 +245,10 @@ class RestrictedAttentionComponent(Component):
 
     # -- statistics
 
-    @property
-    def _stats_shape(self) -> tuple[int, int]:
-        return self.num_heads, self.context_dim
-
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Add the weights `memo`, and entropies by head, to sums, with probability 2/3."""
         c: Array = memo
-        shape = self._stats_shape
+        shape = self.num_heads, self.context_dim
         recording.prepare(c, lambda: self.entropy_stats is None, partial(self._make_room, c))
         with recording.optional(lambda: tensor.random.rand_int(0, 2) != 0, c) as is_now:
             if not is_now:
@@ -265,7 +261,7 @@ class RestrictedAttentionComponent(Component):
 
     def _make_room(self, like: Array) -> None:
         entropies = tensor.zeros(self.num_heads, like=like, dtype=np.float64)
-        posteriors = tensor.zeros(self._stats_shape, like=like, dtype=np.float64)
+        posteriors = tensor.zeros((self.num_heads, self.context_dim), like=like, dtype=np.float64)
         begin_settings(self, entropy_stats=entropies, posterior_stats=posteriors)
         self.stats_count = 0.0
 
