@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.combine_models import CombineOptions, combine_on_examples
 from nnet3tools.cli.options import program
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.tensor.arrays import Array
-    from nnet3tools.training.combination import FrameDiagnostics
 
 USAGE = """Using a subset of training or held-out examples, compute the average over the
 first n nnet3 models where we maximize the objective function for n. Note that
@@ -26,9 +19,6 @@ e.g.:
 
 @program("nnet3-combine", USAGE, CombineOptions, num_args=(3, None))
 def main(options: CombineOptions, args: list[str]) -> None:
-    def make_diagnostics(nnet: Nnet, device: Array | None) -> FrameDiagnostics:
-        from nnet3tools.training.combination import FrameDiagnostics
+    from nnet3tools.training.combination import FrameDiagnostics
 
-        return FrameDiagnostics(device)
-
-    combine_on_examples(options, args, make_diagnostics)
+    combine_on_examples(options, args, lambda nnet, device: FrameDiagnostics(device))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.cli.train_model import TrainingRunOptions, train_model
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
 USAGE = """Train nnet3 neural network parameters with backprop and stochastic
@@ -26,11 +24,9 @@ class Options(OptionGroup):
 
 @program("nnet3-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    def make_trainer(nnet: Nnet, device: Array | None) -> NnetTrainer:
-        from nnet3tools.training.trainer import NnetTrainer
-
-        return NnetTrainer(options.trainer, nnet, device, options.run.loss_scaling)
-
-    model_in, examples, model_out = args
-    cache = options.trainer.write_cache
-    return train_model(options.run, model_in, examples, model_out, cache, make_trainer)
+    return train_model(
+        options.run,
+        args,
+        options.trainer.write_cache,
+        lambda nnet, device: NnetTrainer(options.trainer, nnet, device, options.run.loss_scaling),
+    )

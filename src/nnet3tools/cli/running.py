@@ -97,7 +97,10 @@ def run_program(
 
         log.write(traceback.format_exc())
         log.error_line("this is a bug of nnet3tools; please report it with the lines above")
-    _flush_or_forget()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        forget_output()
     return ERROR
 
 
@@ -189,10 +192,3 @@ def _termination_raises() -> Iterator[None]:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _flush_or_forget() -> None:
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError):
-        forget_output()

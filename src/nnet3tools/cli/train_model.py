@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOptions, DeviceOptions
@@ -46,9 +46,7 @@ class CudaTrainingRunOptions(TrainingRunOptions):
 
 def train_model(
     options: TrainingRunOptions,
-    model_in: str,
-    examples: str,
-    model_out: str,
+    files: Sequence[str],
     write_cache: str,
     make_trainer: Callable[[Nnet, Array | None], NnetTrainer],
     holder: Holder[NnetExample] | None = None,
@@ -57,15 +55,17 @@ def train_model(
 ) -> int:
     """Train a raw model on all examples and write it; returns the exit status.
 
-    `write_cache` is the file for the trainer's computation cache, or "". `make_trainer` gets the
-    model and an array on the device. `holder` reads examples other than frame examples. `adapt`,
-    given a key and an example, returns the example to train on. `load` replaces read_nnet.
+    `files` are the input model, the rspecifier of the examples and the output model, `write_cache`
+    the file for the trainer's computation cache, or "". `make_trainer` gets the model and an array
+    on the device. `holder` reads examples other than frame examples. `adapt`, given a key and an
+    example, returns the example to train on. `load` replaces read_nnet.
     """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.finite import check_float, check_nnet_finite
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import EXAMPLE
 
+    model_in, examples, model_out = files
     for name in (model_out, write_cache):
         if name:
             prove_output(name)

@@ -74,10 +74,6 @@ class UtteranceCounts:
         if self.done == 0:
             raise NothingDoneError
 
-    def restart(self) -> None:
-        """Set the start time, from which `seconds` counts, to now."""
-        self.began = time.perf_counter()
-
     @property
     def seconds(self) -> float:
         """The seconds since the start time."""

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nnet3tools.chain.den_graph import DenominatorGraph
-    from nnet3tools.chain.diagnostics import ChainDiagnostics
     from nnet3tools.chain.languages import LanguageGraphs
     from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.tensor.arrays import Array
     from nnet3tools.training.example import NnetExample
 
 CHAIN_COMBINE_USAGE = """Using a subset of training or held-out nnet3+chain examples, compute
@@ -59,11 +57,13 @@ def _combine(
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 
     options.chain.check()
-
-    def make_diagnostics(nnet: Nnet, device: Array | None) -> ChainDiagnostics:
-        return ChainDiagnostics(options.chain, graph_of(nnet), device)
-
-    combine_on_examples(options.combine, args[1:], make_diagnostics, CHAIN_MINIBATCH, adapt)
+    combine_on_examples(
+        options.combine,
+        args[1:],
+        lambda nnet, device: ChainDiagnostics(options.chain, graph_of(nnet), device),
+        CHAIN_MINIBATCH,
+        adapt,
+    )
 
 
 CHAIN_COMBINE2_USAGE = """Using a subset of training or held-out nnet3+chain examples, compute

@@ -55,8 +55,8 @@ def _train(
         objective = ChainOutputObjective(options.chain, graph, options.apply_deriv_weights)
         return NnetTrainer(options.trainer, nnet, device, options.run.loss_scaling, objective)
 
-    files = model_in, examples, model_out, options.trainer.write_cache
-    return train_model(options.run, *files, make_trainer, CHAIN_MINIBATCH, adapt)
+    files, cache = (model_in, examples, model_out), options.trainer.write_cache
+    return train_model(options.run, files, cache, make_trainer, CHAIN_MINIBATCH, adapt)
 
 
 CHAIN_TRAIN_USAGE = """Train nnet3+chain neural network parameters with backprop and stochastic

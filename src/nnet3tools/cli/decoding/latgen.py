@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -191,7 +192,7 @@ def _utterances(
     name, features = args[1:3]
     if not is_table(name):
         graph = DecodingGraph.of(load_fst(name), model, name)
-        counts.restart()
+        counts.began = time.perf_counter()
         for utterance in utterances(features, options.inputs, counts, pauses):
             yield *utterance, graph
         return
@@ -258,7 +259,7 @@ def nnet3_latgen_faster_batch(options: LatgenFasterBatchOptions, args: list[str]
     latgen = _Latgen(model, options, options.batch.acoustic_scale, options.num_threads)
     counts = latgen.counts
     graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
-    counts.restart()
+    counts.began = time.perf_counter()
     with contextlib.suppress(NothingDoneError):
         pauses = InputPauses()
         given = ((*each, graph) for each in utterances(args[2], options.inputs, counts, pauses))

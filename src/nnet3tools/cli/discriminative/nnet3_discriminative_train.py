@@ -38,7 +38,6 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.nnet.am_nnet import AmNnet
     from nnet3tools.nnet.arithmetic import set_test_modes
 
-    model_in, examples, model_out = args
     options.discriminative.check()
     models = []
 
@@ -60,13 +59,5 @@ def main(options: Options, args: list[str]) -> int:
             options.apply_deriv_weights,
         )
 
-    return train_model(
-        options.run,
-        model_in,
-        examples,
-        model_out,
-        options.trainer.write_cache,
-        make_trainer,
-        DISCRIMINATIVE_MINIBATCH,
-        load=load,
-    )
+    cache = options.trainer.write_cache
+    return train_model(options.run, args, cache, make_trainer, DISCRIMINATIVE_MINIBATCH, load=load)
