@@ -42,6 +42,17 @@ def test_context(
         assert compute_simple_nnet_context(nnet) == (left, right, modulus)
 
 
+def test_the_context_of_a_local_network_is_the_one_found_by_trial(monkeypatch) -> None:
+    more = (
+        "component name=b type=NoOpComponent dim=2\n"
+        "component-node name=b component=b input=Append(Offset(input, -7), Offset(input, -2))"
+    )
+    nnet = parse(network("Append(Offset(b, 3), Offset(input, -1))", 3, more + "\n"))
+    found = compute_simple_nnet_context(nnet)
+    monkeypatch.setattr("nnet3tools.graph.context._fixed_window", lambda _: None)
+    assert found == compute_simple_nnet_context(nnet) == (4, 1, 1)
+
+
 def test_an_ivector_is_taken_to_be_there() -> None:
     text = network("Append(Offset(input, 1), ReplaceIndex(ivector, t, 0), Round(ivector, 10))", 7)
     nnet = parse("input-node name=ivector dim=3\n" + text)
