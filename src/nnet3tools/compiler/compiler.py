@@ -169,7 +169,7 @@ class _Emitter:
                 given.add(matrix_of(info.value))
                 if info.deriv and self._input_has_deriv(info):
                     kept.add(matrix_of(info.deriv))
-            elif self._nnet.is_output(info.step.node):
+            elif info.facts.is_output:
                 kept.add(matrix_of(info.value))
                 if info.deriv:
                     given.add(matrix_of(info.deriv))
@@ -209,7 +209,7 @@ class _Emitter:
             yield self._propagate(number, info)
         elif info.value_parts:
             yield from self._descriptors.forward(info)
-            if self._nnet.is_output(node):
+            if info.facts.is_output:
                 yield ProvideOutput(info.value, node)
 
     def _propagate(self, number: int, info: StepInfo) -> Command:
@@ -235,7 +235,7 @@ class _Emitter:
         elif info.facts.component is not None:
             yield self._backprop(number, info)
         elif info.deriv_parts:
-            if self._nnet.is_output(node):
+            if info.facts.is_output:
                 yield AcceptInput(info.deriv, node)
             yield from self._descriptors.backward(info)
 

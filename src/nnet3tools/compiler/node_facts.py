@@ -38,6 +38,7 @@ class NodeFacts:
     are empty unless it is a descriptor.
     """
 
+    is_output: bool
     dim: int
     stride_type: StrideType
     component: Component | None
@@ -73,7 +74,7 @@ def node_facts(nnet: Nnet, node: int) -> NodeFacts:
                 user = nnet.component_of_node(node + 1)
                 if user.properties & Properties.INPUT_CONTIGUOUS:
                     stride = StrideType.EQUAL_NUM_COLS
-    return NodeFacts(nnet.dim(node), stride, component, of_component, parts)
+    return NodeFacts(nnet.is_output(node), nnet.dim(node), stride, component, of_component, parts)
 
 
 def _part_facts(nnet: Nnet, parts: tuple[SumDescriptor, ...]) -> tuple[PartFacts, ...]:

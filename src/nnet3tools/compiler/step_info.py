@@ -108,7 +108,7 @@ def create_step_infos(
             # output depends on parameters).
             need_deriv = own_deriv_reason(nnet, request, info) is not None or (
                 any_derivs
-                and not nnet.is_output(info.step.node)
+                and not info.facts.is_output
                 and any(infos[i].deriv for i in dependencies(number, info))
             )
             _declare_matrices(nnet, infos, info, need_deriv, computation)
@@ -254,7 +254,7 @@ def own_deriv_reason(nnet: Nnet, request: ComputationRequest, info: StepInfo) ->
     if info.step.is_input:
         spec = request.find_input(nnet.node_names[node])
         return DerivReason.INPUT if spec is not None and spec.has_deriv else None
-    if nnet.is_output(node):
+    if info.facts.is_output:
         spec = request.find_output(nnet.node_names[node])
         return DerivReason.OUTPUT if spec is not None and spec.has_deriv else None
     component = info.facts.component

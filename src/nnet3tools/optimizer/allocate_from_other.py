@@ -14,9 +14,10 @@ def allocate_from_other(computation: Computation, context: PassContext) -> Compu
     frees: dict[MatrixInfo, list[int]] = defaultdict(list)
     allocations: dict[MatrixInfo, list[int]] = defaultdict(list)
     for position, command in enumerate(computation.commands):
-        if isinstance(command, DeallocMatrix | AllocMatrix):
-            shape = computation.matrices[computation.matrix_of(command.submatrix)]
-            (frees if isinstance(command, DeallocMatrix) else allocations)[shape].append(position)
+        kind = type(command)
+        if kind is DeallocMatrix or kind is AllocMatrix:
+            shape = computation.matrices[computation.matrix_of(command.submatrices()[0])]
+            (frees if kind is DeallocMatrix else allocations)[shape].append(position)
     out = computation.copy()
     for shape, positions in frees.items():
         open_allocations = allocations[shape]

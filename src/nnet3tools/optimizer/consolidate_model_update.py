@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.compiler.io_order import consolidate_io
-from nnet3tools.nnet.components.base import Properties
-from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.commands import (
@@ -24,12 +22,13 @@ from nnet3tools.program.commands import (
     NoOperation,
     SetConst,
 )
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation, MatrixDebugInfo, StrideType
 
 
 def consolidate_model_update(computation: Computation, context: PassContext) -> Computation:
     """The program with the model updates of each simple updatable component joined to one."""
-    steps = _backprops_by_component(computation, context.nnet)
+    steps = _backprops_by_component(computation, context.analyst.components)
     if not computation.need_model_derivative or not steps:
         return computation
     out = computation.copy()
@@ -67,14 +66,15 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
     return remove_no_operations(out)
 
 
-def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:
+def _backprops_by_component(
+    computation: Computation, components: ComponentTable
+) -> dict[int, list[int]]:
     """For each component number with several joinable Backprops, the numbers of these commands."""
     positions: dict[int, list[int]] = defaultdict(list)
     for c, command in enumerate(computation.commands):
         if type(command) is Backprop:
-            properties = nnet.component(command.component).properties
-            joinable = Properties.UPDATABLE in properties and Properties.SIMPLE in properties
-            if joinable and Properties.USES_MEMO not in properties:
+            facts = components[command.component]
+            if facts.updatable and facts.simple and not facts.uses_memo:
                 positions[command.component].append(c)
     return {component: found for component, found in positions.items() if len(found) > 1}
 

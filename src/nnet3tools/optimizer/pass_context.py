@@ -12,6 +12,7 @@ from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.analysis import Analyst
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 
 Ints = NDArray[np.int64]
@@ -85,7 +86,8 @@ class PassContext:
     """The context in which passes rewrite a program.
 
     `max_output_time` is the largest t of the request's outputs, None without outputs. `looped`: the
-    program is to become a loop. `origins`, if given, records merges and renumbering.
+    program is to become a loop. `origins`, if given, records merges and renumbering, `components`
+    has the facts about the network's components.
     """
 
     nnet: Nnet
@@ -93,11 +95,12 @@ class PassContext:
     max_output_time: int | None = None
     looped: bool = False
     origins: Origins | None = None
+    components: ComponentTable | None = None
 
     @cached_property
     def analyst(self) -> Analyst:
         """The cache, shared by all passes, of the analysis of the latest program."""
-        return Analyst(self.nnet)
+        return Analyst(self.nnet, self.components)
 
     def with_origins(self, origins: Origins) -> PassContext:
         """A copy with the same Analyst; its passes record merges and new numbers in `origins`."""

@@ -228,9 +228,9 @@ class Analyst:
     be changed after it has been analyzed.
     """
 
-    def __init__(self, nnet: Nnet) -> None:
+    def __init__(self, nnet: Nnet, components: ComponentTable | None = None) -> None:
         self.nnet = nnet
-        self.components = ComponentTable(nnet)
+        self.components = components or ComponentTable(nnet)
         self._latest: Analysis | None = None
 
     def analyze(self, computation: Computation) -> Analysis:

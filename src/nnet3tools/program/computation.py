@@ -58,6 +58,7 @@ class SubMatrixInfo(NamedTuple):
 
 as_submatrix: Callable[[Iterable[int]], SubMatrixInfo] = partial(tuple.__new__, SubMatrixInfo)
 """SubMatrixInfo of a sequence of five numbers, in half of the time of SubMatrixInfo._make."""
+_as_matrix = partial(tuple.__new__, MatrixInfo)
 
 
 class DebugInfo(Protocol):
@@ -158,8 +159,8 @@ class Computation:
         """
         if num_rows <= 0 or num_cols <= 0:
             raise ProgramError(f"matrix of size {num_rows} x {num_cols} declared")
-        self.matrices.append(MatrixInfo(num_rows, num_cols, stride_type))
-        self.submatrices.append(SubMatrixInfo(len(self.matrices) - 1, 0, num_rows, 0, num_cols))
+        self.matrices.append(_as_matrix((num_rows, num_cols, stride_type)))
+        self.submatrices.append(as_submatrix((len(self.matrices) - 1, 0, num_rows, 0, num_cols)))
         return len(self.submatrices) - 1
 
     def new_submatrix(
@@ -171,29 +172,25 @@ class Computation:
         num_cols: int = -1,
     ) -> int:
         """Declare a block at offsets in submatrix `base`; returns its number. Size -1: the rest."""
-        info = self.submatrices[base]
+        matrix, first_row, most_rows, first_col, most_cols = self.submatrices[base]
         if num_rows == -1:
-            num_rows = info.num_rows - row_offset
+            num_rows = most_rows - row_offset
         if num_cols == -1:
-            num_cols = info.num_cols - col_offset
+            num_cols = most_cols - col_offset
         if not (
             base > 0
             and row_offset >= 0
             and col_offset >= 0
-            and 0 < num_rows <= info.num_rows - row_offset
-            and 0 < num_cols <= info.num_cols - col_offset
+            and 0 < num_rows <= most_rows - row_offset
+            and 0 < num_cols <= most_cols - col_offset
         ):
             raise ProgramError(
                 f"rows {row_offset}+{num_rows}, columns {col_offset}+{num_cols} do not fit in "
-                f"submatrix {base} of size {info.num_rows} x {info.num_cols}"
+                f"submatrix {base} of size {most_rows} x {most_cols}"
             )
         self.submatrices.append(
-            SubMatrixInfo(
-                info.matrix_index,
-                info.row_offset + row_offset,
-                num_rows,
-                info.col_offset + col_offset,
-                num_cols,
+            as_submatrix(
+                (matrix, first_row + row_offset, num_rows, first_col + col_offset, num_cols)
             )
         )
         return len(self.submatrices) - 1

@@ -7,7 +7,8 @@ every image, where an "image" is an (n, x) pair, with blank rows (t = NO_TIME) i
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,19 @@ from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray, sorted_unique
+
+
+class GridSizes(NamedTuple):
+    """The fields of a TimeGrid; making a TimeGrid takes 30 times as long."""
+
+    num_images: int
+    start_t_in: int
+    t_step_in: int
+    num_t_in: int
+    start_t_out: int
+    t_step_out: int
+    num_t_out: int
+    reorder_t_in: int = 1
 
 
 class TimeGrid(Declared):
@@ -48,44 +62,61 @@ class TimeGrid(Declared):
         return self.start_t_out + (self.num_t_out - 1) * self.t_step_out
 
 
-def _images(indexes: IndexArray) -> IntArray:
-    """The distinct (n, x) pairs of the Indexes, sorted, shape (P, 2)."""
+class _Extent(NamedTuple):
+    """The images and times of some Indexes.
+
+    `images` (P, 2) are the distinct (n, x) pairs, sorted. The times are `start`, the first, `step`,
+    the gcd of the gaps (0 for one time), and their number; 0 if no Index has a time.
+    """
+
+    images: IntArray
+    start: int
+    step: int
+    number: int
+
+
+def _extent(indexes: IndexArray) -> _Extent:
+    return _extent_of(indexes.tobytes())
+
+
+@lru_cache(maxsize=64)
+def _extent_of(content: bytes) -> _Extent:
+    """The _Extent of Indexes as bytes; ordering rows and precomputing indexes ask for the same."""
+    indexes = np.frombuffer(content, np.int32).reshape(-1, 3)
     if not indexes[:, 2].any():  # the usual case needs no sorting
         n = np.flatnonzero(np.bincount(indexes[:, 0]))
-        return np.stack([n, np.zeros_like(n)], axis=1).astype(np.int32)
-    pairs = sorted_unique(_pairs(indexes[:, [0, 2]]))
-    n = (pairs + (1 << 31)) >> 32  # x, in the low half, may be negative
-    return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
-
-
-def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
-    """Fields start_t_S, t_step_S and num_t_S of a TimeGrid, where S is `side`, "in" or "out".
-
-    They are the first time, the step (gcd of the gaps; 0 for one time) and the number of times.
-    RequestError, with the component's `name`, if no Index has a time.
-    """
+        x = np.zeros_like(n)
+    else:
+        pairs = sorted_unique(_pairs(indexes[:, [0, 2]]))
+        n = (pairs + (1 << 31)) >> 32  # x, in the low half, may be negative
+        x = pairs - (n << 32)
+    images = np.stack([n, x], axis=1).astype(np.int32)
     times = indexes[:, 1]
     is_new = np.ones(len(times), np.bool_)
     np.not_equal(times[1:], times[:-1], out=is_new[1:])
     times = sorted_unique(times[is_new])
     times = times[times != NO_TIME].astype(np.int64)
-    if len(times) == 0:
-        raise RequestError(f"{name} cannot order its rows: no {side}put index has a time")
-    step = int(np.gcd.reduce(np.diff(times))) if len(times) > 1 else 0
-    number = 1 if step == 0 else 1 + int(times[-1] - times[0]) // step
-    return {f"start_t_{side}": int(times[0]), f"t_step_{side}": step, f"num_t_{side}": number}
+    if len(times) < 2:
+        return _Extent(images, int(times.sum()), 0, len(times))
+    step = int(np.gcd.reduce(np.diff(times)))
+    return _Extent(images, int(times[0]), step, 1 + int(times[-1] - times[0]) // step)
 
 
-def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
+def sizes_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> GridSizes:
     """The smallest grid that covers the Indexes; Indexes without a time are ignored.
 
     RequestError, with the component's `name`, if none has a time.
     """
-    return TimeGrid(
-        num_images=len(_images(input_indexes)),
-        **_regular_times(name, input_indexes, "in"),
-        **_regular_times(name, output_indexes, "out"),
-    )
+    of_input, of_output = _extent(input_indexes), _extent(output_indexes)
+    if 0 in (of_input.number, of_output.number):
+        side = "output" if of_input.number else "input"
+        raise RequestError(f"{name} cannot order its rows: no {side} index has a time")
+    return GridSizes(len(of_input.images), *of_input[1:], *of_output[1:])
+
+
+def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
+    """The smallest grid as a TimeGrid; arguments and errors are those of `sizes_of`."""
+    return TimeGrid(**sizes_of(name, input_indexes, output_indexes)._asdict())
 
 
 def _on_times(
@@ -109,14 +140,14 @@ def _on_times(
 
 
 def indexes_on_grid(
-    name: str, grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
+    name: str, grid: TimeGrid | GridSizes, input_indexes: IndexArray, output_indexes: IndexArray
 ) -> tuple[IndexArray, IndexArray]:
     """Input and output Indexes of the whole grid: by time (inputs: by group of times), then (n, x).
 
     Those that the arguments lack have t = NO_TIME (blank rows). RequestError, with the component's
     `name`, if an output's (n, x) has no input.
     """
-    images, of_outputs = _images(input_indexes), _images(output_indexes)
+    images, of_outputs = _extent(input_indexes).images, _extent(output_indexes).images
     are_same = np.array_equal(images, of_outputs)
     if not are_same and not np.isin(_pairs(of_outputs), _pairs(images)).all():
         raise RequestError(

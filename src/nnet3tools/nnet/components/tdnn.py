@@ -34,7 +34,7 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.common import get_positive, random_normal
 from nnet3tools.nnet.components.fields import Flag, Float, Int, IntVector
 from nnet3tools.nnet.components.registry import register, register_precomputed
-from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
+from nnet3tools.nnet.components.regular_grid import GridSizes, indexes_on_grid, sizes_of
 from nnet3tools.nnet.components.time_windows import at_shifts
 from nnet3tools.nnet.components.two_sided import (
     NUM_SAMPLES_HISTORY,
@@ -289,20 +289,22 @@ class TdnnComponent(TwoSidedNaturalGradient):
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
         return at_shifts(output_indexes, self.time_offsets)
 
-    def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
+    def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> GridSizes:
         """The grid of input and output times, with an output step that the input step divides."""
-        grid = grid_of(self.type_name, input_indexes, output_indexes)
-        if grid.t_step_out == 0:  # a single output time allows any step
-            grid.t_step_in = grid.t_step_in or 1
-            grid.t_step_out = grid.t_step_in
-        if grid.t_step_in == 0 or grid.t_step_out % grid.t_step_in != 0:
+        grid = sizes_of(self.type_name, input_indexes, output_indexes)
+        step_in, step_out = grid.t_step_in, grid.t_step_out
+        if step_out == 0:  # a single output time allows any step
+            step_in = step_out = step_in or 1
+        if step_in == 0 or step_out % step_in != 0:
             raise RequestError(
-                f"TdnnComponent cannot order its rows: output times have step {grid.t_step_out}, "
-                f"which is no multiple of the input times' step {grid.t_step_in}"
+                f"TdnnComponent cannot order its rows: output times have step {step_out}, "
+                f"which is no multiple of the input times' step {step_in}"
             )
-        grid.reorder_t_in = grid.t_step_out // grid.t_step_in
-        grid.num_t_in = -(-grid.num_t_in // grid.reorder_t_in) * grid.reorder_t_in
-        return grid
+        ratio = step_out // step_in
+        num_t_in = -(-grid.num_t_in // ratio) * ratio
+        return grid._replace(
+            t_step_in=step_in, t_step_out=step_out, num_t_in=num_t_in, reorder_t_in=ratio
+        )
 
     def reorder_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray
@@ -321,10 +323,12 @@ class TdnnComponent(TwoSidedNaturalGradient):
         steps, remainder = np.divmod(ahead, grid.t_step_in)
         last = steps + (grid.num_t_out - 1) * grid.reorder_t_in
         if remainder.any() or (steps < 0).any() or (last >= grid.num_t_in).any():
+            last_t_in = grid.start_t_in + (grid.num_t_in - 1) * grid.t_step_in
+            last_t_out = grid.start_t_out + (grid.num_t_out - 1) * grid.t_step_out
             raise RequestError(
                 f"TdnnComponent with time-offsets {self.time_offsets.tolist()} cannot compute "
-                f"output times {grid.start_t_out} to {grid.last_t_out} from input times "
-                f"{grid.start_t_in} to {grid.last_t_in} in steps of {grid.t_step_in}"
+                f"output times {grid.start_t_out} to {last_t_out} from input times "
+                f"{grid.start_t_in} to {last_t_in} in steps of {grid.t_step_in}"
             )
         block, within = np.divmod(steps, grid.reorder_t_in)
         offsets = block * grid.reorder_t_in * grid.num_images + within
