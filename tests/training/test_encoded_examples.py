@@ -19,7 +19,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import encoded
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.compressed import CompressionMethod
-from nnet3tools.io.encoded import EncodedRecord
+from nnet3tools.io.encoded import EncodedRecord, LayoutTable
 from nnet3tools.io.general_matrix import GeneralMatrix, compress
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.sparse import SparseMatrix
@@ -302,6 +302,15 @@ def test_selected_in_batches_as_selected_one_by_one(case, change, monkeypatch) -
         outcomes.append((found, draws.get_state()))
     assert outcomes[0] == outcomes[1]
     assert num_batches > 0 or change == "a frame that some lack"
+
+
+def test_parts_that_cannot_be_encoded_are_not_selected_together(monkeypatch) -> None:
+    data = Reader(io.BytesIO(archive([CASES["full, one hot"][1]()[0]] * 40)), "egs")
+    *_, (_, batch) = iterate_archive(data, BATCHED_EXAMPLES)
+    monkeypatch.setattr(LayoutTable, "encode", lambda *_: None)
+    state = draws.get_state()
+    assert BatchedChanges(FRAME_CHANGES, FrameSelection("random")).select_all(batch) is None
+    assert draws.get_state() == state
 
 
 @pytest.mark.parametrize("case", ["full, one hot", "chain", "end to end"])

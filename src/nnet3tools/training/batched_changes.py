@@ -157,15 +157,14 @@ class BatchedChanges(Generic[E]):
         if len(batch) < _FEWEST:
             return None
         state, identity, keys = draws.get_state(), self._identity(batch), batch.keys()
-        maps: dict[tuple[int, ...] | None, RowMap[E] | None] = {}
         try:
             bounds = self._bounds_of(identity, keys[0])
             choices = [self._selection.choose(bounds) for _ in keys]
-            for chosen in {*choices} - {None}:
-                maps[chosen] = self._map_of_cut(identity, keys[0], chosen)
+            maps = {c: self._map_of_cut(identity, keys[0], c) for c in {*choices} - {None}}
         except DataError:
-            maps[None] = None
-        if len({row_map and row_map.kind for row_map in maps.values()}) != 1 or None in maps:
+            maps = {}
+        kinds = {row_map and row_map.kind for row_map in maps.values()}
+        if len(kinds) != 1 or None in kinds:
             draws.set_state(state)
             return None
         kept = [chosen is not None for chosen in choices]
