@@ -158,7 +158,7 @@ class _Acceptors(Field):
 
 
 def num_acceptors(values: Values) -> int:
-    """The number of acceptors in a supervision whose other fields are `values`."""
+    """The number of FSTs in a supervision record: one, or one for each sequence if end-to-end."""
     return values["num_sequences"] if values["is_e2e"] else 1
 
 

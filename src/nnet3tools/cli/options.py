@@ -56,7 +56,7 @@ class Main(Protocol):
 class CommandLine(Generic[O]):
     """Parses the command line of a program, given its options and number of arguments.
 
-    As a decorator it makes a program of `main(options, args)`, which returns a status or None.
+    As a decorator it makes a program of a function main(options, args), which returns the status.
     `usage` is Kaldi's usage message with its `e.g.:` lines. `num_args` is the number of arguments,
     or (least, most), with None for no limit. With `values_apart` an option's value may also be the
     next word, as in Kaldi's Python scripts. `words_before(args)` returns further option words,

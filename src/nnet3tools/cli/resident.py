@@ -151,7 +151,7 @@ def _has_programs() -> bool:
 
 
 def _listen(listener: socket.socket, leaders: list[int], seconds: float) -> None:
-    """Serve clients until a process of `leaders` (pidfds) ends, or none has come for `seconds`."""
+    """Serve clients until a process in `leaders` (pidfds) ends, or for `seconds` no client came."""
     fixed, sources = Client("self").fixed(), _sources()
     while True:
         ready = select.select([listener.fileno(), *leaders], [], [], seconds)[0]

@@ -38,7 +38,7 @@ def find_parts(program: BoundProgram, analysis: Analysis) -> dict[int, int]:
 
 
 def _cover(program: BoundProgram, parts: list[int], c: int) -> bool:
-    """Whether commands `parts` together read the rows that command `c` reads, each row once."""
+    """Whether commands `parts` read exactly the rows that command `c` reads, none of them twice."""
     computation, plan = program.computation, program.plan
     found = []
     for name in ("in_value", "out_deriv"):

@@ -58,9 +58,9 @@ _STATE_WORDS, _ARC_WORDS = VECTOR_STATE.size // 4, ARC.itemsize // 4
 
 
 def _whole_states(words: memoryview, most: int) -> tuple[list[int], int]:
-    """(where each state begins, where the last one ends) in the `words` of a vector file.
+    """Find where states begin, and where the last one ends, in `words`, part of a vector file.
 
-    At most `most` states are found, and only those whose arcs are all there.
+    The search ends after `most` states, or before a state whose arcs are not all in `words`.
     """
     starts, at, size = [], 0, len(words)
     with contextlib.suppress(IndexError):

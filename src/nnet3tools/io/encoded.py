@@ -119,7 +119,7 @@ class Layout:
 
 
 def filled(fixed: Iterable[Iterable[bytes]], columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield records of the next bytes of each iterable in `fixed`, between them of `columns`."""
+    """Yield records, each of the next bytes of fixed[0], columns[0], fixed[1], columns[1], ..."""
     first, *others = fixed
     parts = [first]
     for column, following in zip(columns, others, strict=True):

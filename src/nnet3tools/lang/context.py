@@ -64,7 +64,7 @@ class _Expansion:
         self._disambig = disambig
         self._width, self._central, self._end = tree.width, tree.central, end_symbol
         arcs, finals = phones.arc_lists(), phones.finals.tolist()
-        if self._looks_ahead:  # any number of end symbols may follow
+        if self._looks_ahead:  # the last phones have end symbols as their right context
             end = len(arcs)
             for state, final in enumerate(finals):
                 if final != NOT_FINAL:

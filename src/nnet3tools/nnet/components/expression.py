@@ -187,7 +187,7 @@ class ExpressionComponent(UpdatableComponent):
     def from_config(cls, line: ConfigLine) -> Self:
         whole = _with_params_quoted(line)
         component = super().from_config(whole)
-        if whole is not line:  # all keys of `line` count as used if those of `whole` were
+        if whole is not line:  # keys were read from `whole`, but `line` is checked later
             for key in ("name", "type"):
                 whole.get_string(key, "")
             whole.check_all_used()

@@ -63,10 +63,10 @@ class TimeGrid(Declared):
 
 
 class _Extent(NamedTuple):
-    """The images and times of some Indexes.
+    """Which (n, x) pairs and which times an array of Indexes has.
 
-    `images` (P, 2) are the distinct (n, x) pairs, sorted. The times are `start`, the first, `step`,
-    the gcd of the gaps (0 for one time), and their number; 0 if no Index has a time.
+    `images` (P, 2) are the distinct (n, x) pairs, sorted. `start` is the first time, `step` the gcd
+    of the gaps (0 for one time), `number` the number of times in such steps (0: none has a time).
     """
 
     images: IntArray
@@ -81,7 +81,7 @@ def _extent(indexes: IndexArray) -> _Extent:
 
 @lru_cache(maxsize=64)
 def _extent_of(content: bytes) -> _Extent:
-    """The _Extent of Indexes as bytes; ordering rows and precomputing indexes ask for the same."""
+    """The _Extent of an array of Indexes, given as bytes. Cached: compilers ask several times."""
     indexes = np.frombuffer(content, np.int32).reshape(-1, 3)
     if not indexes[:, 2].any():  # the usual case needs no sorting
         n = np.flatnonzero(np.bincount(indexes[:, 0]))

@@ -156,7 +156,7 @@ def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
         "cleanup.preserve-model-interval": interval,
     }
     if not is_e2e:
-        # The shortest utterance has at least the last width.
+        # Shorter chunk widths are added until one is not longer than the shortest utterance.
         shortest = min(read_number_map(data / "utt2num_frames", parse_int).values())
         widths = [*_CHUNK_WIDTHS]
         for width in _SHORT_WIDTHS:

@@ -74,7 +74,7 @@ class _ProjectedFastGru(Projected, _FastGru):
     OPTIONS = options(_OPTIONS, PROJECTION)
     CELLS = (("c_t", "c_t"),)
     PROJECTED: ClassVar[tuple[str, str, str]] = ".W_y.c", "c_t", ".s_t_pre"
-    """Suffixes of the projection's component, of its input, and of its first columns."""
+    """Ends of three names: the projection's component, its input node, its first columns' node."""
 
     def write_nodes(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and projection."""
@@ -99,7 +99,7 @@ class _ProjectedFastGru(Projected, _FastGru):
 
 
 class _Normalized(_ProjectedFastGru):
-    """Base class of layers with batch norm, dropout, and renorm of the recurrent value."""
+    """Base class: the output has batch norm and dropout, the recurrent value is renormalized."""
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
@@ -127,7 +127,7 @@ class FastPgruLayer(_ProjectedFastGru):
 
 @register("fast-norm-pgru-layer")
 class FastNormPgruLayer(_Normalized):
-    """fast-pgru-layer with batch norm of the output, renorm of the recurrent value, dropout."""
+    """fast-pgru-layer with batch norm, dropout, and a recurrent value that is renormalized."""
 
 
 class _FastOutputGru(_ProjectedFastGru):
@@ -153,4 +153,4 @@ class FastOpgruLayer(_FastOutputGru):
 
 @register("fast-norm-opgru-layer")
 class FastNormOpgruLayer(_FastOutputGru, _Normalized):
-    """fast-opgru-layer with batch norm of the output, renorm of the recurrent value, dropout."""
+    """fast-opgru-layer with batch norm, dropout, and a recurrent value that is renormalized."""

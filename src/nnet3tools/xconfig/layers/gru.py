@@ -121,7 +121,7 @@ class PgruLayer(_ProjectedGru, _ResetGru):
 
 @register("norm-pgru-layer")
 class NormPgruLayer(_ProjectedGru, _ResetGru):
-    """pgru-layer with batch norm of the output, renorm of the recurrent value, and dropout."""
+    """pgru-layer with batch norm, dropout, and a recurrent value that is renormalized."""
 
     OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS)
 
@@ -174,7 +174,7 @@ class OpgruLayer(_OutputGru):
 
 @register("norm-opgru-layer")
 class NormOpgruLayer(_OutputGru):
-    """opgru-layer with batch norm of the output, renorm of the recurrent value, and dropout."""
+    """opgru-layer with batch norm, dropout, and a recurrent value that is renormalized."""
 
     OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS, l2_regularize=Option(0.0, ANY))
 
