@@ -6,11 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnet3tools.chain.example import (
-    CHAIN_EXAMPLE,
-    NnetChainExample,
-    NnetChainSupervision,
-)
+from nnet3tools.chain.example import CHAIN_EXAMPLE, NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision

@@ -5,11 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.chain.example import (
-    CHAIN_EXAMPLE,
-    NnetChainExample,
-    NnetChainSupervision,
-)
+from nnet3tools.chain.example import CHAIN_EXAMPLE, NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.languages import language_of
 from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision

@@ -294,9 +294,7 @@ def test_too_many_phones_for_the_frames_is_no_supervision():
 
 
 LATTICE = Fst.from_lists(
-    0,
-    [NOT_FINAL, NOT_FINAL, 0.5],
-    [[(1, 1, 1.0, 1), (2, 2, 3.0, 1)], [(2, 2, 2.0, 2)], []],
+    0, [NOT_FINAL, NOT_FINAL, 0.5], [[(1, 1, 1.0, 1), (2, 2, 3.0, 1)], [(2, 2, 2.0, 2)], []]
 )
 
 
@@ -455,6 +453,5 @@ def test_endless_durations_are_refused():
 def test_a_language_model_that_accepts_nothing_is_refused():
     with pytest.raises(DataError, match="accepts nothing"):
         make_denominator_fst(
-            *MODELS["monophones"],
-            Fst.from_lists(0, [NOT_FINAL, NOT_FINAL], [[(1, 1, 0.0, 1)], []]),
+            *MODELS["monophones"], Fst.from_lists(0, [NOT_FINAL, NOT_FINAL], [[(1, 1, 0.0, 1)], []])
         )

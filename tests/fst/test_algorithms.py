@@ -242,9 +242,7 @@ def test_breadth_first_order_goes_by_arcs():
 def test_endless_determinisation_is_stopped():
     """Two loops with one label and different costs have no finite deterministic equivalent."""
     fst = Fst.from_lists(
-        0,
-        [NOT_FINAL, 0.0, 0.5],
-        [[(1, 1, 0, 1), (1, 1, 0, 2)], [(1, 1, 1, 1)], [(1, 1, 2, 2)]],
+        0, [NOT_FINAL, 0.0, 0.5], [[(1, 1, 0, 1), (1, 1, 0, 2)], [(1, 1, 1, 1)], [(1, 1, 2, 2)]]
     )
     with pytest.raises(DataError, match="more than 50 states"):
         determinize(fst, 50)

@@ -8,11 +8,7 @@ import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.fst import binary_reader
-from nnet3tools.fst.binary_writer import (
-    write_compact_acceptor,
-    write_const_fst,
-    write_vector_fst,
-)
+from nnet3tools.fst.binary_writer import write_compact_acceptor, write_const_fst, write_vector_fst
 from nnet3tools.fst.compact_reader import read_compact_acceptor
 from nnet3tools.fst.files import FST, load_fst, read_fst, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst

@@ -28,13 +28,7 @@ from nnet3tools.io.table_reader import iterate_archive
 from nnet3tools.tensor.cpu import choice
 from nnet3tools.training import same_layout
 from nnet3tools.training.batched_changes import FRAME_CHANGES, BatchedChanges
-from nnet3tools.training.example import (
-    EXAMPLE,
-    NnetExample,
-    NnetIo,
-    frames_io,
-    structure_key,
-)
+from nnet3tools.training.example import EXAMPLE, NnetExample, NnetIo, frames_io, structure_key
 from nnet3tools.training.example_format import ENCODED_EXAMPLES
 from nnet3tools.training.merging import MERGEABLE_FRAMES, ExampleMerger, merge_examples
 from nnet3tools.training.minibatch_rules import ExampleMergingOptions
