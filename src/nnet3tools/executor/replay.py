@@ -77,7 +77,7 @@ class Replayer:
         false for later steps of a run (a backward pass): they use memory of the run's earlier keys.
         """
         if self._settings != (settings := settings_version()):
-            if any(sequence._recorded is not None for sequence in self._sequences.values()):
+            if any(sequence.recorded is not None for sequence in self._sequences.values()):
                 if not begins_run:
                     return steps  # live; the recordings are made anew from the next run on
                 self._sequences.clear()
@@ -124,20 +124,20 @@ class _StepSequence:
         self._num_random: dict[int, int] = {}
         """Command -> random decisions in a live run."""
         self._scratch_bytes = 0
-        self._recorded: list[tuple[int, RecordedStep]] | None = None
+        self.recorded: list[tuple[int, RecordedStep]] | None = None
         self._flat: Steps | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether every step has been recorded and `flatten` has not been called."""
-        recorded = None if self._flat is not None else self._recorded
+        recorded = None if self._flat is not None else self.recorded
         return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
         """(command number, callable) for the next run: Python code, recorded or not, or replays."""
         if self._flat is not None:
             return self._flat
-        if self._recorded is None:
+        if self.recorded is None:
             rule = self._workspace.policy.rule(self._occasion, self._capture is not None)
             if rule.state is RunState.LIVE:
                 self._occasion = Occasion.SECOND
@@ -145,16 +145,16 @@ class _StepSequence:
                 self._host_work.clear()
                 return [(c, partial(self._run_live, c, step, rule)) for c, step in self._steps]
             self._workspace.reserve(self._scratch_bytes)
-            self._recorded = list(self._recorded_steps())
-        return [(c, step.run) for c, step in self._recorded]
+            self.recorded = list(self._recorded_steps())
+        return [(c, step.run) for c, step in self.recorded]
 
     def flatten(self) -> None:
         """On a CPU, replace each step that has only one recording by the operator calls in it."""
-        assert self._recorded is not None
+        assert self.recorded is not None
         policy = self._workspace.policy
         flat: list[tuple[int, Step]] = []
         calls: list[tuple[int, Call]] = []
-        for c, step in self._recorded:
+        for c, step in self.recorded:
             if (recording := step.only_recording) is not None:
                 calls += [(c, call) for call in recording]
                 continue
@@ -162,7 +162,7 @@ class _StepSequence:
             flat += [*policy.replay_steps(calls), (c, step.run)]
             calls = []
         self._flat = [*flat, *policy.replay_steps(calls)]
-        self._recorded = []  # frees the memory of most calls
+        self.recorded = []  # frees the memory of most calls
 
     def _run_live(self, c: int, step: Step, rule: Rule) -> None:
         on_gpu = self._capture is not None
