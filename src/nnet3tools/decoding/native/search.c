@@ -60,7 +60,7 @@ static int64_t bucket_of(const search *s, int32_t state) {
 }
 
 /* Insert a token where Kaldi's hash list has it: after its bucket's last token, or at the end. */
-static int chain_token(search *s, int32_t number, int32_t state) {
+static inline int chain_token(search *s, int32_t number, int32_t state) {
   int32_t *next = added(&s->chain, 1), *buckets = s->buckets.data;
   if (!next) return FAILED;
   int32_t *last = buckets + bucket_of(s, state);
@@ -74,7 +74,7 @@ static int chain_token(search *s, int32_t number, int32_t state) {
   return YES;
 }
 
-static int32_t add_token(search *s, int32_t state, float cost) {
+static inline int32_t add_token(search *s, int32_t state, float cost) {
   token *made = s->tokens.size < INT32_MAX ? added(&s->tokens, 1) : NULL;
   if (!made) return FAILED;
   *made = (token){state, cost};
@@ -83,7 +83,7 @@ static int32_t add_token(search *s, int32_t state, float cost) {
   return chain_token(s, number, state) < 0 ? FAILED : number;
 }
 
-static int add_link(growing *links, int32_t source, int32_t target, int64_t arc, float acoustic) {
+static inline int add_link(growing *links, int32_t source, int32_t target, int64_t arc, float acoustic) {
   token_link *made = added(links, 1);
   if (!made) return FAILED;
   *made = (token_link){arc, source, target, acoustic};
@@ -241,14 +241,14 @@ static float first_limit(const search *s, int32_t state, float best, float beam,
 
 /* Follow a token's arcs, except those that are too expensive compared with the best path so far. */
 static int follow_emitting(search *s, token from, int32_t number, float best, float beam, const float *loglikes, float *limit) {
-  const search_graph *graph = s->graph;
-  for (int64_t arc = graph->offsets[from.state]; arc < graph->offsets[from.state + 1]; arc++) {
-    if (!graph->ilabels[arc]) continue;
-    float acoustic = -best - loglikes[graph->pdfs[graph->ilabels[arc]]];
-    float total = from.cost + acoustic + graph->weights[arc];
+  const search_graph graph = *s->graph; /* a copy stays in registers: no store can change it */
+  for (int64_t arc = graph.offsets[from.state], end = graph.offsets[from.state + 1]; arc < end; arc++) {
+    if (!graph.ilabels[arc]) continue;
+    float acoustic = -best - loglikes[graph.pdfs[graph.ilabels[arc]]];
+    float total = from.cost + acoustic + graph.weights[arc];
     if (!(total < *limit)) continue;
     if (total + beam < *limit) *limit = total + beam;
-    int32_t state = graph->nextstates[arc], target = find_token(s, state);
+    int32_t state = graph.nextstates[arc], target = find_token(s, state);
     if (target < 0 && (target = add_token(s, state, total)) < 0) return FAILED;
     if (total < new_tokens(s)[target].cost) new_tokens(s)[target].cost = total;
     if (add_link(&s->emitting, number, target, arc, acoustic) < 0) return FAILED;

@@ -16,7 +16,7 @@ enum { FAILED = -1, NO = 0, YES = 1 };
 typedef struct { void *data; int64_t size, capacity; size_t each; } growing;
 
 /* The address of room for `more` elements after the end, or NULL. */
-static void *room(growing *a, int64_t more) {
+static inline void *room(growing *a, int64_t more) {
   if (a->size + more > a->capacity) {
     int64_t wanted = a->capacity ? a->capacity : 64;
     while (wanted < a->size + more) wanted *= 2;
@@ -29,7 +29,7 @@ static void *room(growing *a, int64_t more) {
 }
 
 /* Append `more` elements; the address of the first of them, or NULL. */
-static void *added(growing *a, int64_t more) {
+static inline void *added(growing *a, int64_t more) {
   void *place = room(a, more);
   if (place) a->size += more;
   return place;
