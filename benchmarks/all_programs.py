@@ -26,8 +26,10 @@ compute-cmvn-stats ark:many-feats.ark ark:cmvn.ark
 nnet3-acc-lda-stats lda.raw ark:many.egs lda.acc
 copy-feats --compress=true ark:many-feats.ark ark:packed.ark
 copy-feats ark:many-feats.ark ark,t:feats-text.ark
+copy-feats ark:feats.txt ark:feats.ark
 nnet3-merge-egs --minibatch-size=64 ark:many.egs ark:merged.egs
 nnet3-chain-merge-egs --minibatch-size=64 ark:all.cegs ark:merged.cegs
+nnet3-train --use-gpu=no tdnn.raw ark:tdnn.egs tdnn.out
 nnet3-am-init tree topo tdnn.raw tdnn.mdl
 """
 
