@@ -144,8 +144,8 @@ def compressed_bytes(matrices: NDArray) -> list[bytes]:
     ):
         columns.append(np.ascontiguousarray(part).reshape(num, -1).view(np.uint8))
     whole = np.concatenate(columns, axis=1)
-    size, together = whole.shape[1], whole.tobytes()
-    return [together[size * i : size * (i + 1)] for i in range(num)]
+    found: list[bytes] = whole.view(f"V{whole.shape[1]}")[:, 0].tolist()
+    return found
 
 
 def _compressed_parts(

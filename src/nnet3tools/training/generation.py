@@ -20,7 +20,7 @@ from nnet3tools.io.posterior import Posterior
 from nnet3tools.options import OptionGroup, option
 from nnet3tools.training.example import NnetIo, frames_io
 from nnet3tools.training.example_writer import ExampleGroup, Matrices, encoded_ios
-from nnet3tools.training.splitting import Chunk, UtteranceSplitter
+from nnet3tools.training.splitting import UtteranceSplitter
 
 
 class InputOptions(OptionGroup):
@@ -58,10 +58,11 @@ class Targets(Protocol):
     def __len__(self) -> int:
         """Number of output frames."""
 
-    def labels(self, chunks: Sequence[Chunk], factor: int) -> Matrices:
+    def labels(self, frames: np.ndarray, weights: np.ndarray, factor: int) -> Matrices:
         """The targets of each chunk of a list of chunks of one size.
 
-        `factor` is the frame subsampling factor.
+        `frames` are the numbers and `weights` the weights of their output frames, both
+        (chunks, frames). `factor` is the frame subsampling factor.
         """
 
 
@@ -87,12 +88,10 @@ class PosteriorTargets:
         """Number of frames."""
         return self._num_frames
 
-    def labels(self, chunks: Sequence[Chunk], factor: int) -> SparseMatrix:
+    def labels(self, frames: np.ndarray, weights: np.ndarray, factor: int) -> SparseMatrix:
         """Sparse rows of every `factor`-th frame of each chunk; empty beyond the last frame."""
-        frames = _output_frames(chunks, factor).ravel()
-        rows = self._rows.select_rows(np.minimum(frames * factor, self._num_frames))
-        weights = np.concatenate([chunk.output_weights for chunk in chunks])[rows.row_numbers]
-        return replace(rows, values=rows.values * weights)
+        rows = self._rows.select_rows(np.minimum(frames.ravel() * factor, self._num_frames))
+        return replace(rows, values=rows.values * weights.ravel()[rows.row_numbers])
 
 
 class MatrixTargets:
@@ -114,18 +113,9 @@ class MatrixTargets:
         """Number of rows."""
         return len(self._targets)
 
-    def labels(self, chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-        """The target rows of chunks; the last row is repeated beyond the utterance's end.
-
-        `factor` is the frame subsampling factor.
-        """
-        return self._targets[np.minimum(_output_frames(chunks, factor), len(self._targets) - 1)]
-
-
-def _output_frames(chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-    """The frame numbers, after subsampling by `factor`, of chunks of one size: (chunks, frames)."""
-    firsts = np.array([chunk.first_frame for chunk in chunks]) // factor
-    return firsts[:, None] + np.arange(chunks[0].num_frames // factor)
+    def labels(self, frames: np.ndarray, weights: np.ndarray, factor: int) -> np.ndarray:
+        """The target rows of chunks; the last row is repeated beyond the utterance's end."""
+        return self._targets[np.minimum(frames, len(self._targets) - 1)]
 
 
 class MatrixTable(Protocol):
@@ -174,40 +164,29 @@ def examples_of_utterance(
     `ivectors(frame)`, if given, returns the iVector of a chunk whose input starts at that frame.
     The first and the last frame of the utterance are repeated beyond its ends.
     """
-    factor = splitter.options.frame_subsampling_factor
     chunks = splitter.chunks(utterance, features.shape[0])
-    drawn = [ivectors(chunk.first_frame - chunk.left_context) for chunk in chunks if ivectors]
+    factor, firsts = chunks.factor, chunks.first_frames
+    drawn = [ivectors(c.first_frame - c.left_context) for c in chunks] if ivectors else []
     groups = []
-    for places in _by_shape(chunks):
-        some = [chunks[i] for i in places]
-        left = some[0].left_context
-        ios = [encoded_ios("input", -left, 1, _inputs(features, some), len(some), compress)]
+    for (num_frames, left, right), places in chunks.places().items():
+        first, num = firsts[places, None], len(places)
+        inputs = _inputs(features, first - left, left + num_frames + right)
+        ios = [encoded_ios("input", -left, 1, inputs, num, compress)]
         if drawn:
             vectors = np.stack([to_dense(drawn[i].features) for i in places])
-            ios.append(encoded_ios("ivector", 0, 1, vectors, len(some), compress))
-        labels = targets.labels(some, factor)
-        ios.append(encoded_ios("output", 0, factor, labels, len(some), compress))
+            ios.append(encoded_ios("ivector", 0, 1, vectors, num, compress))
+        frames = first // factor + np.arange(num_frames // factor)
+        labels = targets.labels(frames, chunks.frame_weights[frames], factor)
+        ios.append(encoded_ios("output", 0, factor, labels, num, compress))
         groups.append(ExampleGroup(places, ios))
-    return [f"{utterance}-{chunk.first_frame}" for chunk in chunks], groups
+    return [f"{utterance}-{first}" for first in firsts.tolist()], groups
 
 
-def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
-    """Lists of positions in `chunks`; each list has chunks with one size and context."""
-    groups: dict[tuple[int, int, int], list[int]] = {}
-    for i, (_, num_frames, left, right, _) in enumerate(chunks):
-        groups.setdefault((left, num_frames, right), []).append(i)
-    return groups.values()
-
-
-def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk]) -> Matrices:
-    """Input rows of `chunks` of one size and context: an array (chunks, rows, dim), else a list."""
-    left = chunks[0].left_context
-    num_rows = left + chunks[0].num_frames + chunks[0].right_context
-    starts = [chunk.first_frame - left for chunk in chunks]
+def _inputs(features: GeneralMatrix, starts: np.ndarray, num_rows: int) -> Matrices:
+    """`num_rows` rows from each of `starts` (chunks, 1): an array (chunks, rows, dim) or a list."""
     if isinstance(features, np.ndarray) and len(features) and num_rows:
-        rows = np.array(starts)[:, None] + np.arange(num_rows)
-        return features[rows.clip(0, len(features) - 1)]
-    return [row_range(features, start, num_rows) for start in starts]
+        return features[(starts + np.arange(num_rows)).clip(0, len(features) - 1)]
+    return [row_range(features, start, num_rows) for start in starts[:, 0].tolist()]
 
 
 def make_examples(

@@ -7,12 +7,15 @@ nearest to its length, and gaps or overlaps make up the difference.
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.errors import EmptyError, OptionError, check_num_frames
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.number_text import parse_counts
 from nnet3tools.options import OptionGroup, option
@@ -109,7 +112,40 @@ class Chunk(NamedTuple):
     num_frames: int
     left_context: int
     right_context: int
-    output_weights: np.ndarray
+    output_weights: NDArray[np.float32]
+
+
+ChunkShape = tuple[int, int, int]
+"""Numbers of frames of a chunk, of its left context and of its right context."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """All chunks of one utterance, whose output frames are every `factor`-th input frame.
+
+    `first_frames` are an array (chunks,), `frame_weights` the `output_weights` of every output
+    frame of the utterance. Iteration yields each chunk as a `Chunk`.
+    """
+
+    first_frames: NDArray[np.intp]
+    shapes: list[ChunkShape]
+    frame_weights: NDArray[np.float32]
+    factor: int
+
+    def __len__(self) -> int:
+        """Number of chunks."""
+        return len(self.shapes)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for first, shape in zip(self.first_frames.tolist(), self.shapes, strict=True):
+            begin = first // self.factor
+            weights = self.frame_weights[begin : begin + shape[0] // self.factor]
+            yield Chunk(first, *shape, weights)
+
+    def places(self) -> dict[ChunkShape, list[int]]:
+        """The positions of the chunks of each shape."""
+        shapes = dict.fromkeys(self.shapes)
+        return {shape: [i for i, one in enumerate(self.shapes) if one == shape] for shape in shapes}
 
 
 class UtteranceSplitter:
@@ -228,7 +264,7 @@ class UtteranceSplitter:
         shares[: overlap - int(shares.sum())] += 1
         return [-int(share) for share in shares]
 
-    def chunks(self, utterance: str, length: int) -> list[Chunk]:
+    def chunks(self, utterance: str, length: int) -> Chunks:
         """The chunks of an utterance of `length` frames; none, with a warning, if too short."""
         chunks = self.split(length)
         if not chunks:
@@ -238,29 +274,29 @@ class UtteranceSplitter:
             )
         return chunks
 
-    def split(self, length: int) -> list[Chunk]:
+    def split(self, length: int) -> Chunks:
         """The chunks of an utterance of `length` input frames; none if it is too short."""
         o = self.options
         sizes = self._draw_sizes(length) if self._sizes else [length]
         firsts = np.zeros(len(sizes), int)
         if sizes and self._sizes:
             firsts = np.cumsum(self._gaps(length, sizes)) + np.cumsum([0, *sizes[:-1]])
-        weights = self._output_weights(length, firsts, sizes, o.frame_subsampling_factor)
         initial, final = o.contexts_at_ends
         lefts = [initial, *[o.left_context] * len(sizes)]
         rights = [*[o.right_context] * (len(sizes) - 1), final]
         self._count(length, firsts, sizes)
-        return list(map(Chunk, firsts.tolist(), sizes, lefts, rights, weights))
+        weights = self._frame_weights(length, firsts, sizes, o.frame_subsampling_factor)
+        shapes = list(zip(sizes, lefts, rights, strict=False))
+        return Chunks(firsts, shapes, weights, o.frame_subsampling_factor)
 
     @staticmethod
-    def _output_weights(
-        length: int, firsts: np.ndarray, sizes: list[int], factor: int
-    ) -> list[np.ndarray]:
+    def _frame_weights(
+        length: int, firsts: NDArray[np.intp], sizes: list[int], factor: int
+    ) -> NDArray[np.float32]:
         begins, ends = firsts // factor, (firsts + sizes).astype(int) // factor
         num = -(-length // factor) + 1
         steps = np.bincount(begins, minlength=num) - np.bincount(ends, minlength=num)
-        weights = (1.0 / np.maximum(steps.cumsum(), 1)).astype(np.float32)
-        return [weights[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
+        return (1.0 / np.maximum(steps.cumsum(), 1)).astype(np.float32)
 
     # -- checks and statistics
 

@@ -8,6 +8,7 @@ std::unordered_map. Both orders are fixed by libstdc++'s documented ABI.
 import bisect
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,12 +26,10 @@ class MersenneTwister:
         for i in range(1, _STATE):
             words.append((1812433253 * (words[-1] ^ words[-1] >> 30) + i) & _WORD)
         # Python's generator is the same, with another seeding.
-        self._generator = random.Random()
-        self._generator.setstate((3, (*words, _STATE), None))
-
-    def next_word(self) -> int:
-        """The generator's next 32-bit output."""
-        return self._generator.getrandbits(32)
+        generator = random.Random()
+        generator.setstate((3, (*words, _STATE), None))
+        self.next_word = partial(generator.getrandbits, 32)
+        """Returns the generator's next 32-bit output."""
 
     def below(self, count: int) -> int:
         """A random integer, uniform in [0, count), for count <= 2**32 (Lemire's method)."""
@@ -51,20 +50,18 @@ def shuffle(values: list[T], generator: MersenneTwister) -> None:
         return
     if _WORD // size < size:
         for i in range(1, size):
-            _swap(values, i, generator.below(i + 1))
+            drawn = generator.below(i + 1)
+            values[i], values[drawn] = values[drawn], values[i]
         return
     start = 1
     if size % 2 == 0:
-        _swap(values, 1, generator.below(2))
+        drawn = generator.below(2)
+        values[1], values[drawn] = values[drawn], values[1]
         start = 2
     for i in range(start, size, 2):
         first, second = divmod(generator.below((i + 1) * (i + 2)), i + 2)
-        _swap(values, i, first)
-        _swap(values, i + 1, second)
-
-
-def _swap(values: list[T], i: int, j: int) -> None:
-    values[i], values[j] = values[j], values[i]
+        values[i], values[first] = values[first], values[i]
+        values[i + 1], values[second] = values[second], values[i + 1]
 
 
 # Bucket counts that a growing table with maximum load 1 passes through.
