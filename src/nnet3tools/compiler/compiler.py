@@ -39,7 +39,7 @@ from nnet3tools.program.commands import (
     ProvideOutput,
     SetConst,
 )
-from nnet3tools.program.component_facts import ComponentFacts
+from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
 from nnet3tools.program.computation import Computation, DebugInfo, MatrixDebugInfo, PrecomputedInfo
 
 AfterExploring = Callable[[GraphBuilder, ComputationRequest], object]
@@ -60,7 +60,8 @@ class Compiler:
     def __init__(self, nnet: Nnet) -> None:
         self.nnet = nnet
         self.plan = NetworkPlan(nnet)
-        self._facts = FactsOfNodes(nnet)
+        self.components = ComponentTable(nnet)
+        self._facts = FactsOfNodes(nnet, self.components)
 
     def compile(
         self,

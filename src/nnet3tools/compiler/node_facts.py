@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.descriptor import SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode, DescriptorNode
-from nnet3tools.program.component_facts import ComponentFacts, component_facts
+from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
 from nnet3tools.program.computation import StrideType
 
 
@@ -49,31 +49,29 @@ class NodeFacts:
 class FactsOfNodes(dict[int, NodeFacts]):
     """By node, its NodeFacts (dimension, component, parts), computed when first used."""
 
-    def __init__(self, nnet: Nnet) -> None:
+    def __init__(self, nnet: Nnet, components: ComponentTable) -> None:
         super().__init__()
-        self._nnet = nnet
+        self._nnet, self._components = nnet, components
 
     def __missing__(self, node: int) -> NodeFacts:
-        facts = self[node] = node_facts(self._nnet, node)
+        facts = self[node] = node_facts(self._nnet, node, self._components)
         return facts
 
 
-def node_facts(nnet: Nnet, node: int) -> NodeFacts:
+def node_facts(nnet: Nnet, node: int, components: ComponentTable) -> NodeFacts:
     """The dimension, component and descriptor parts of node number `node` of a network."""
-    stride, component, of_component = StrideType.DEFAULT, None, None
+    is_packed, component, of_component = False, None, None
     parts: tuple[PartFacts, ...] = ()
     match nnet.nodes[node]:
         case ComponentNode(component_index):
             component = nnet.components[component_index]
-            of_component = component_facts(component)
-            if component.properties & Properties.OUTPUT_CONTIGUOUS:
-                stride = StrideType.EQUAL_NUM_COLS
+            of_component = components[component_index]
+            is_packed = of_component.output_contiguous
         case DescriptorNode(descriptor) as found:
             parts = _part_facts(nnet, descriptor.parts)
             if isinstance(found, ComponentInputNode):
-                user = nnet.component_of_node(node + 1)
-                if user.properties & Properties.INPUT_CONTIGUOUS:
-                    stride = StrideType.EQUAL_NUM_COLS
+                is_packed = components[nnet.nodes[node + 1].component_index].input_contiguous  # type: ignore[union-attr]
+    stride = StrideType.EQUAL_NUM_COLS if is_packed else StrideType.DEFAULT
     return NodeFacts(nnet.is_output(node), nnet.dim(node), stride, component, of_component, parts)
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # a kept program needs none of these
     from nnet3tools.optimizer.pipeline import AfterPass
     from nnet3tools.optimizer.rewrites import Rewrites
     from nnet3tools.program.analysis import Analyst
-    from nnet3tools.program.component_facts import ComponentTable
 
 _KINDS_OF_WORK = (
     "compilation",
@@ -85,7 +84,6 @@ class CachingOptimizingCompiler:
         files of Kaldi's do not say what they were made for."""
         self._compiler: Compiler | None = None
         self._rewrites: Rewrites | None = None
-        self._components: ComponentTable | None = None
 
     def compile(self, request: ComputationRequest) -> Computation:
         """The optimized program for a request, from the cache if it is there.
@@ -208,17 +206,15 @@ class CachingOptimizingCompiler:
         from nnet3tools.optimizer.pass_context import PassContext
         from nnet3tools.optimizer.pipeline import optimize
         from nnet3tools.optimizer.rewrites import Rewrites
-        from nnet3tools.program.component_facts import ComponentTable
 
         began = time.perf_counter()
         if is_first := self._compiler is None:
             self._compiler, self._rewrites = Compiler(self.nnet), Rewrites()
-            self._components = ComponentTable(self.nnet)
         computation = self._compiler.compile([request], self.options, after_exploring)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
         facts = self.nnet, self.optimize_options, request.max_output_time
-        context = PassContext(*facts, components=self._components)
+        context = PassContext(*facts, components=self._compiler.components)
         if is_first or log.get_verbose() >= 3:  # the optimized programs are all checked
             self._check(computation, request, context.analyst, check_rewrite=True)
         self._log_program("Generated", computation)

@@ -34,6 +34,8 @@ class ComponentFacts(NamedTuple):
     backprop_in_place: bool
     stores_stats: bool
     uses_memo: bool
+    input_contiguous: bool
+    output_contiguous: bool
 
 
 _FLAGS = tuple(_P[name.upper()] for name in ComponentFacts._fields[3:])

@@ -53,16 +53,9 @@ class CommandGroup:
 
     def with_columns(self, columns: dict[str, Ints]) -> CommandGroup:
         """A copy of the group; columns[name][i] is the new value of operand `name` of command i."""
-        changed = np.zeros(len(self), np.bool_)
-        for name, column in columns.items():
-            changed |= column != self.column(name)
-        out = CommandGroup(self.cls, self.positions, list(self.commands))
+        made = list(_made_of_columns(self.cls, self.commands, columns))
+        out = CommandGroup(self.cls, self.positions, made)
         out._columns = self._columns | columns
-        rows = np.flatnonzero(changed)
-        members = [self.commands[i] for i in rows.tolist()]
-        new = _made_of_columns(self.cls, members, {name: c[rows] for name, c in columns.items()})
-        for i, command in zip(rows.tolist(), new, strict=True):
-            out.commands[i] = command
         return out
 
 
@@ -81,7 +74,7 @@ def _made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
     """Copies of commands of class `cls`; changes[name][i] is command i's new operand `name`."""
-    if any(command.stale for command in commands):
+    if any(map(attrgetter("stale"), commands)):
         rows = zip(*(column.tolist() for column in changes.values()), strict=True)
         return [
             command.replace(**dict(zip(changes, row, strict=True)))
