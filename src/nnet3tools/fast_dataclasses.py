@@ -84,7 +84,7 @@ else:
     def _processed(cls, frozen, eq, repr, slots):
         found = _collected(cls)
         if slots:
-            cls = _with_slots(cls, found, frozen)
+            cls = _with_slots(cls, found)
         setattr(cls, _FIELDS, found)
         cls.__dataclass_fields__, cls.__dataclass_params__ = (
             _StandardFields(),
@@ -135,10 +135,10 @@ else:
             found[name] = item
         return found
 
-    def _with_slots(cls, found, frozen):
+    def _with_slots(cls, found):
         """A copy of `cls` with __slots__ for its own fields in `found` (name -> Field).
 
-        With `frozen` the copy also gets methods by which pickle sets the fields.
+        The copy also gets methods by which pickle sets the fields.
         """
         inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
         omitted = {*found, "__dict__", "__weakref__"}
@@ -146,9 +146,8 @@ else:
         body["__slots__"] = tuple(name for name in found if name not in inherited)
         made = type(cls)(cls.__name__, cls.__bases__, body)
         made.__qualname__ = cls.__qualname__
-        if frozen:
-            made.__getstate__ = lambda self: [getattr(self, name) for name in found]
-            made.__setstate__ = lambda self, state: [*map(_set, [self] * len(state), found, state)]
+        made.__getstate__ = lambda self: [getattr(self, name) for name in found]
+        made.__setstate__ = lambda self, state: [*map(_set, [self] * len(state), found, state)]
         return made
 
     def _later_init(cls):

@@ -1,7 +1,5 @@
 """Commands: operands, Kaldi's arguments, renumbering."""
 
-import dataclasses
-
 import pytest
 
 from nnet3tools.program.commands import (
@@ -73,10 +71,8 @@ def test_renumbering_by_table_leaves_none_alone():
     assert CopyRows(1, 2, 3).map_operands("Indexes", [0, 0, 0, 8]) == CopyRows(1, 2, 8)
 
 
-def test_commands_are_immutable_values():
+def test_commands_are_values():
     command = SwapMatrix(1, 2)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        command.a = 3
     assert len({command, SwapMatrix(1, 2), NoOperation(), NoOperation()}) == 2
     assert not hasattr(command, "__dict__")
 
