@@ -206,18 +206,21 @@ class CachingOptimizingCompiler:
         from nnet3tools.optimizer.pass_context import PassContext
         from nnet3tools.optimizer.pipeline import optimize
         from nnet3tools.optimizer.rewrites import Rewrites
+        from nnet3tools.program.checker import Checker
 
         began = time.perf_counter()
-        if is_first := self._compiler is None:
+        if self._compiler is None:
             self._compiler, self._rewrites = Compiler(self.nnet), Rewrites()
         computation = self._compiler.compile([request], self.options, after_exploring)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
         facts = self.nnet, self.optimize_options, request.max_output_time
         context = PassContext(*facts, components=self._compiler.components)
-        if is_first or log.get_verbose() >= 3:  # the optimized programs are all checked
-            self._check(computation, request, context.analyst, check_rewrite=True)
         self._log_program("Generated", computation)
+        began = time.perf_counter()
+        # All other faults are looked for in the optimized program.
+        Checker(context.analyst.analyze(computation), self.nnet).check_rewrite()
+        self.seconds["checking"] += time.perf_counter() - began
         began = time.perf_counter()
         # Programs of recurrent networks differ in their commands, too.
         rewrites = None if self._compiler.plan.back_edges else self._rewrites
@@ -235,18 +238,12 @@ class CachingOptimizingCompiler:
             log.vlog(4, f"{what} program:\n{program_text(computation, self.nnet)}")
 
     def _check(
-        self,
-        computation: Computation,
-        request: ComputationRequest,
-        analyst: Analyst,
-        check_rewrite: bool = False,
+        self, computation: Computation, request: ComputationRequest, analyst: Analyst
     ) -> None:
         from nnet3tools.program.checker import check_computation
 
         began = time.perf_counter()
-        check_computation(
-            computation, self.nnet, request, check_rewrite=check_rewrite, analyst=analyst
-        )
+        check_computation(computation, self.nnet, request, analyst=analyst)
         self.seconds["checking"] += time.perf_counter() - began
 
 

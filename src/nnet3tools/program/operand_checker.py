@@ -33,7 +33,6 @@ class OperandChecker:
             "Component": len(nnet.component_names),
             "Node": len(nnet.node_names),
         }
-        self._limits_by_class: dict[type[Command], list[tuple[str, int, int]]] = {}
 
     def fail(self, message: str, command: int | None = None) -> NoReturn:
         """Raise ProgramError with a message and, if given, the text of the command."""
@@ -103,13 +102,11 @@ class OperandChecker:
 
     def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
         """(name, lowest value, highest + 1) of operands that are indexes, such as submatrices."""
-        if (limits := self._limits_by_class.get(cls)) is None:
-            limits = self._limits_by_class[cls] = []
-            for name, kind in cls.OPERANDS.items():
-                if kind in self._limits:
-                    needed = kind == "Submatrix" and name not in cls.OPTIONAL
-                    limits.append((name, 1 if needed else 0, self._limits[kind]))
-        return limits
+        return [
+            (name, int(kind == "Submatrix" and name not in cls.OPTIONAL), self._limits[kind])
+            for name, kind in cls.OPERANDS.items()
+            if kind in self._limits
+        ]
 
     def _all_in_range(self) -> bool:
         """Whether all operands of all commands are in range, tested with whole arrays."""
