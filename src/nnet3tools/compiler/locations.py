@@ -157,7 +157,7 @@ def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
 
 def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.intp]]:
     """Runs of equal rows other than -1: (the row, first position, last position + 1) of each."""
-    change = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    change = (rows[1:] != rows[:-1]).nonzero()[0] + 1
     begins = np.concatenate([[0], change])
     ends = np.concatenate([change, [len(rows)]])
     values = rows[begins]

@@ -60,8 +60,7 @@ def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Ite
 
 def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
     """For each range (node, first id, end), the number of its cindexes that the request gives."""
-    before = np.concatenate([[0], np.cumsum(graph.is_input)])
-    return [int(before[end] - before[first]) for _, first, end in ranges]
+    return [int(np.count_nonzero(graph.is_input[first:end])) for _, first, end in ranges]
 
 
 def _recurrent_phases(
@@ -81,7 +80,7 @@ def _recurrent_phases(
             "cannot compile: no order of computation works for the recurrence through "
             f"{names} (does something depend on both earlier and later frames of itself?)"
         )
-    order = np.argsort(levels, kind="stable")
+    order = levels.argsort(kind="stable")
     ids, levels = ids[order], levels[order]
     nodes = graph.nodes[ids]
     starts = np.flatnonzero((nodes[1:] != nodes[:-1]) | (levels[1:] != levels[:-1])) + 1
@@ -100,7 +99,7 @@ def _edges_inside(
     position = np.full(graph.num_cindexes + 1, -1, np.int64)
     position[ids] = np.arange(len(ids))
     counts = graph.offsets[ids + 1] - graph.offsets[ids]
-    users = np.repeat(np.arange(len(ids)), counts)
+    users = np.arange(len(ids)).repeat(counts)
     used = position[graph.terms[concatenated_ranges(graph.offsets[ids], counts)]]
     inside = used >= 0
     return users[inside], used[inside]
@@ -114,12 +113,12 @@ def _longest_chains(
     Point users[i] depends on point used[i]. The length is -1 for points in or dependent on a cycle.
     """
     missing = np.bincount(users, minlength=size)
-    order = np.argsort(used, kind="stable")
+    order = used.argsort(kind="stable")
     users_by_used = users[order]
     counts = np.bincount(used, minlength=size)
-    starts = np.cumsum(counts) - counts
+    starts = counts.cumsum() - counts
     levels = np.full(size, -1, np.int64)
-    ready = np.flatnonzero(missing == 0)
+    ready = (missing == 0).nonzero()[0]
     level = 0
     while len(ready):
         levels[ready] = level

@@ -35,7 +35,7 @@ class AccessTimes:
         self.analysis = analysis
         self.end = len(analysis.computation.commands)
         table = analysis.variable_accesses
-        variable = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
+        variable = np.arange(len(table.offsets) - 1).repeat(table.offsets[1:] - table.offsets[:-1])
         nontrivial = ~zeroings(analysis)[table.commands]
         # Accesses are sorted by command, so the last of repeated assignments stays.
         self._first = np.full(analysis.variables.num_variables, self.end)
@@ -45,7 +45,7 @@ class AccessTimes:
         self._write_commands = table.commands[writes]
         self._write_keys = variable[writes] * (self.end + 1) + self._write_commands
         counts = np.bincount(variable[writes], minlength=len(self._first))
-        self._write_ends = np.cumsum(counts)
+        self._write_ends = counts.cumsum()
         self._last_write = np.full(len(self._first), -1)
         self._last_write[variable[writes]] = self._write_commands
 
@@ -78,7 +78,7 @@ class AccessTimes:
         variables = self.analysis.variables
         owner, variable = variables.of_submatrices(submatrices)
         keys = variable * (self.end + 1) + positions[owner]
-        next_write = np.searchsorted(self._write_keys, keys, "right")
+        next_write = self._write_keys.searchsorted(keys, "right")
         written = np.full(len(next_write), self.end)
         again = next_write < self._write_ends[variable]
         written[again] = self._write_commands[next_write[again]]
@@ -98,4 +98,4 @@ def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints
     """(count,) `reduction`, such as np.minimum, of each owner's values; owner[i] has values[i]."""
     if count == 0:
         return np.empty(0, np.int64)
-    return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))
+    return reduction.reduceat(values, owner.searchsorted(np.arange(count)))

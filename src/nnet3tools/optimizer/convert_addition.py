@@ -46,11 +46,11 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
 
 def _writes_first(times: AccessTimes, group: CommandGroup) -> BoolArray:
     """(commands,) whether nothing but zeroing accesses a command's target before the command."""
-    is_first = np.ones(len(group), np.bool_)
+    is_first = np.ones(times.end, np.bool_)
     computation, components = times.analysis.computation, times.analysis.components
-    for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):
-        writes = np.broadcast_to((np.asarray(kinds) & AccessType.WRITE) != 0, which.shape)
-        which, submatrices = which[writes], submatrices[writes]
-        first = times.first_nontrivial_access(submatrices)
-        is_first[which[first != group.positions[which]]] = False
-    return is_first
+    for commands, submatrices, kinds in group.cls.accesses_of(group, computation, components):
+        writes = np.broadcast_to((np.asarray(kinds) & AccessType.WRITE) != 0, commands.shape)
+        commands = commands[writes]
+        first = times.first_nontrivial_access(submatrices[writes])
+        is_first[commands[first != commands]] = False
+    return is_first[group.positions]

@@ -34,7 +34,8 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
         merger = _Round(computation, context)
         if not merger.run():
             return computation
-        computation = renumber(remove_no_operations(merger.computation), context.origins)
+        computation = remove_no_operations(merger.computation)
+        computation = renumber(computation, context.origins, merger.table)
 
 
 class Merges(NamedTuple):
@@ -68,7 +69,7 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
                 able &= (value != pair[0]) & (value != pair[1])
             found.append(Merges(group.positions, *pair).where(able))
     positions, s1, s2 = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    order = np.argsort(positions)
+    order = positions.argsort()
     merges = Merges(positions[order], s1[order], s2[order])
     return merges.where((merges.s1 != 0) & (merges.s2 != 0))
 
@@ -174,6 +175,8 @@ class _Round:
         self.computation = computation.copy()
         self.analysis = context.analyst.analyze(computation)
         self.context = context
+        self.table = self.computation.submatrix_table()
+        """The submatrices; `run` changes this table, not those of `computation`."""
         lifetimes = self.analysis.lifetimes
         self._matrix_of = self.analysis.variables.matrix_of_submatrix.tolist()
         self._allocate = lifetimes.allocate_command.tolist()
@@ -225,8 +228,7 @@ class _Round:
         The matrix of submatrix discard[i] becomes submatrix keep[i] of another matrix. In
         one round no matrix is discarded twice, or both discarded and kept.
         """
-        table = self.computation.submatrix_table()
-        matrices = self.computation.matrices
+        table, matrices = self.table, self.computation.matrices
         keep_of = np.zeros(len(matrices), np.int64)
         keep_of[table[discard, 0]] = keep
         if self.context.origins is not None:
@@ -241,7 +243,6 @@ class _Round:
         table[moved, 0] = of_kept[:, 0]
         table[moved, 1] += of_kept[:, 1]
         table[moved, 3] += of_kept[:, 3]
-        self.computation.set_submatrices(table)
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
         """Remove all but one allocation and one deallocation of two matrices that are merged."""

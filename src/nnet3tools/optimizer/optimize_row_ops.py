@@ -1,7 +1,5 @@
 """Replace row operations over consecutive rows by operations on whole submatrices."""
 
-import numpy as np
-
 from nnet3tools.nnet.indexes import IntArray, is_increasing
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import AddRows, Command, CopyRows, MatrixAdd, MatrixCopy
@@ -36,7 +34,7 @@ def _as_matrix_op(computation: Computation, command: CopyRows | AddRows) -> Comm
 
 def _single_run(rows: IntArray) -> tuple[int, int, int] | None:
     """(position, first row, length) of a run r, r+1, ...; None unless all other rows are -1."""
-    used = np.flatnonzero(rows >= 0)
+    used = (rows >= 0).nonzero()[0]
     if len(used) == 0:
         return None
     first, length = int(used[0]), len(used)

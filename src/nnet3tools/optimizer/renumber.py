@@ -34,11 +34,14 @@ def remove_no_operations(computation: Computation) -> Computation:
     return out
 
 
-def renumber(computation: Computation, origins: Origins | None = None) -> Computation:
+def renumber(
+    computation: Computation, origins: Origins | None = None, table: Ints | None = None
+) -> Computation:
     """A copy of the program with matrices, submatrices, index lists and memos renumbered.
 
     Unused entries are removed, and equal submatrices and index lists are joined, as by Kaldi's
     RenumberComputation. Precomputed indexes keep their numbers. `origins`, if given, is updated.
+    `table`, if given, replaces the table of submatrices.
     """
     out = computation.copy()
     groups = group_commands(out.commands)
@@ -46,7 +49,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
     multi_used = _distinct(_operands(groups, "IndexesMulti")).tolist()
     listed = [out.indexes_multi[i] for i in multi_used]
     used = np.concatenate([_operands(groups, "Submatrix"), listed_submatrices(listed)[1]])
-    to_new = tables["Submatrix"] = _renumber_matrices(out, used[used >= 0], origins)
+    to_new = tables["Submatrix"] = _renumber_matrices(out, used[used >= 0], origins, table)
     for i, old_pairs in zip(multi_used, listed, strict=True):
         pairs = old_pairs.copy()
         named = pairs[:, 0] >= 0
@@ -74,28 +77,31 @@ def _operands(groups: _Groups, kind: str) -> Ints:
 
 def _distinct(numbers: Ints) -> Ints:
     """The distinct values of small non-negative numbers, sorted."""
-    return np.flatnonzero(np.bincount(numbers))
+    return np.bincount(numbers).nonzero()[0]
 
 
 def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
     return lambda i: arrays[i].tobytes()
 
 
-def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | None) -> Ints:
+def _renumber_matrices(
+    computation: Computation, used: Ints, origins: Origins | None, table: Ints | None
+) -> Ints:
     """Remove submatrices not in `used`, and matrices without submatrix, in place.
 
     Returns the new number of each submatrix, -1 if it was removed. `origins`, if given, is updated.
     """
-    table = computation.submatrix_table()
+    if table is None:
+        table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))
     first_equal = first_equal_rows(table[in_use])
     is_first = first_equal == np.arange(len(in_use))
     to_new = np.full(len(table), -1)
-    to_new[in_use] = (np.cumsum(is_first) - 1)[first_equal]
+    to_new[in_use] = (is_first.cumsum() - 1)[first_equal]
     kept = in_use[is_first]
     table = table[kept]
     matrices_kept = _distinct(table[:, 0])
-    table[:, 0] = np.searchsorted(matrices_kept, table[:, 0])
+    table[:, 0] = matrices_kept.searchsorted(table[:, 0])
     computation.set_submatrices(table)
     computation.matrices = [computation.matrices[m] for m in matrices_kept.tolist()]
     if computation.matrix_debug_info:
@@ -115,10 +121,9 @@ def first_equal_rows(table: Ints) -> Ints:
     for key in keys:
         ordered = key[order]
         new[1:] |= ordered[1:] != ordered[:-1]
-    starts = np.flatnonzero(new)
     first = np.empty(len(table), np.int64)
     # lexsort is stable: of equal rows the first comes first.
-    first[order] = np.repeat(order[starts], np.diff(np.append(starts, len(table))))
+    first[order] = order[new][new.cumsum() - 1]
     return first
 
 
@@ -143,7 +148,7 @@ def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tup
 def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
     """The new number of each memo; ProgramError unless one command makes it and one uses it."""
     uses = [
-        np.stack([group.column(name), group.positions])
+        np.array([group.column(name), group.positions])
         for cls, group in groups.items()
         for name in operand_names(cls, "Memo")
     ]

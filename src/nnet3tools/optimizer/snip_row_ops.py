@@ -1,7 +1,5 @@
 """Shorten row operations whose index lists begin or end with -1 (no row)."""
 
-import numpy as np
-
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import Command, CopyRows, CopyRowsMulti, RowsCommand, has_row
 from nnet3tools.program.computation import Computation
@@ -22,7 +20,7 @@ def snip_row_ops(computation: Computation, context: PassContext) -> Computation:
 
 def _snipped(computation: Computation, command: RowsCommand) -> Command:
     entries = command.entries(computation)
-    used = np.flatnonzero(has_row(entries))
+    used = has_row(entries).nonzero()[0]
     if isinstance(command, CopyRows | CopyRowsMulti) or not len(used):
         return command
     begin, end = int(used[0]), int(used[-1]) + 1

@@ -14,7 +14,7 @@ from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
-from nnet3tools.program.operands import AccessType
+from nnet3tools.program.operands import Accesses, AccessType
 from nnet3tools.program.variables import Variables
 
 Ints = NDArray[np.int64]
@@ -60,14 +60,14 @@ def _access_table(
     Command commands[i] accesses item things[i]; types[i] is the AccessType as an integer.
     """
     keys = things * (num_commands + 1) + commands
-    order = np.argsort(keys)
+    order = keys.argsort()
     keys, types = keys[order], types[order]
     new = np.ones(len(keys), bool)
     new[1:] = keys[1:] != keys[:-1]
-    starts = np.flatnonzero(new)
+    starts = new.nonzero()[0]
     joined = np.bitwise_or.reduceat(types, starts) if len(starts) else types
     thing, command = np.divmod(keys[starts], num_commands + 1)
-    offsets = np.searchsorted(thing, np.arange(num_things + 1))
+    offsets = thing.searchsorted(np.arange(num_things + 1))
     return AccessTable(offsets, command, joined)
 
 
@@ -89,18 +89,17 @@ def _touches(
     computation: Computation, components: ComponentTable, groups: dict[type[Command], CommandGroup]
 ) -> _Touches:
     """All accesses of a program's commands to submatrices; `groups` has the commands by class."""
-    commands, submatrices, kinds = [_NOTHING[0]], [_NOTHING[0]], [_NOTHING[0]]
+    parts = [Accesses(_NOTHING[0], _NOTHING[0], AccessType.READ)]
     for cls, group in groups.items():
-        for accesses in cls.accesses_of(group, computation, components):
-            commands.append(group.positions[accesses.which])
-            submatrices.append(accesses.submatrices)
-            kind = accesses.kinds
-            if isinstance(kind, AccessType):
-                kind = np.full(len(accesses.which), int(kind))
-            kinds.append(kind)
-    submatrix = np.concatenate(submatrices)
-    some = submatrix != 0
-    return _Touches(np.concatenate(commands)[some], submatrix[some], np.concatenate(kinds)[some])
+        parts += cls.accesses_of(group, computation, components)
+    submatrices = np.concatenate([part.submatrices for part in parts])
+    kinds, begin = np.empty(len(submatrices), np.int64), 0
+    for part in parts:
+        kinds[begin : begin + len(part.commands)] = part.kinds
+        begin += len(part.commands)
+    some = submatrices != 0
+    commands = np.concatenate([part.commands for part in parts])
+    return _Touches(commands[some], submatrices[some], kinds[some])
 
 
 class Lifetimes(NamedTuple):
@@ -198,7 +197,7 @@ class Analysis:
     def _matrices_of(self, group: CommandGroup, operand: str) -> Ints:
         """(2, n): the n commands of `group`, and the matrices that contain their `operand`."""
         matrices = self.variables.matrix_of_submatrix[group.column(operand)]
-        return np.stack([group.positions, matrices])
+        return np.array([group.positions, matrices])
 
     def _positions(self, parts: list[Ints], what: str) -> Ints:
         """(matrices,) the command of each matrix in `parts`, arrays (2, n) of command, matrix.

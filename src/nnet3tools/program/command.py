@@ -23,12 +23,11 @@ from nnet3tools.program.operands import Access, Accesses, AccessMap, AccessType,
 
 _NUM_ARGS = 7
 
-
-_T = TypeVar("_T")
+C = TypeVar("C", bound="Command")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def _checked_as_frozen(cls: type[_T]) -> type[_T]:
+def _checked_as_frozen(cls: type[C]) -> type[C]:
     """A dataclass whose fields only type checkers protect: `frozen` makes objects 4 times as slow.
 
     Making commands then takes 1 % of the time of compiling a program, not 4 %.
@@ -92,9 +91,8 @@ class Command:
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
     ) -> Iterator[Accesses]:
         """The reads and writes of submatrices (not allocations) by all commands in `group`."""
-        everyone = np.arange(len(group))
         for name, access in cls.ACCESS.items():
-            yield Accesses(everyone, group.column(name), access)
+            yield Accesses(group.positions, group.column(name), access)
 
     def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
         """The reads and writes of submatrices by this command."""
@@ -196,8 +194,6 @@ class Command:
 
 COMMANDS: dict[int, type[Command]] = {}
 """Kaldi's CommandType -> class."""
-
-C = TypeVar("C", bound=Command)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

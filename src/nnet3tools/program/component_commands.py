@@ -75,10 +75,9 @@ class Propagate(Command):
     def accesses_of(
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
     ) -> Iterator[Accesses]:
-        everyone = np.arange(len(group))
         adds = components.column("propagate_adds", group.column("component"))
-        yield Accesses(everyone, group.column("input"), READ)
-        yield Accesses(everyone, group.column("output"), np.where(adds, READ_WRITE, WRITE))
+        yield Accesses(group.positions, group.column("input"), READ)
+        yield Accesses(group.positions, group.column("output"), np.where(adds, READ_WRITE, WRITE))
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
         rows = computation.submatrices[self.output].num_rows
@@ -161,11 +160,10 @@ class Backprop(Command):
     def accesses_of(
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
     ) -> Iterator[Accesses]:
-        everyone = np.arange(len(group))
         adds = components.column("backprop_adds", group.column("component"))
         for name in ("in_value", "out_value", "out_deriv"):
-            yield Accesses(everyone, group.column(name), READ)
-        yield Accesses(everyone, group.column("in_deriv"), np.where(adds, READ_WRITE, WRITE))
+            yield Accesses(group.positions, group.column(name), READ)
+        yield Accesses(group.positions, group.column("in_deriv"), np.where(adds, READ_WRITE, WRITE))
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
         rows = computation.submatrices[self.out_deriv].num_rows

@@ -164,9 +164,8 @@ class CopyRows(_RowsFromSource):
         # must be no bolder than Kaldi's, or programs that Kaldi's passes accept would differ.
         lists = (computation.indexes[i] for i in group.column("indexes").tolist())
         gaps = np.array([len(rows) > 0 and int(rows.min()) < 0 for rows in lists], np.bool_)
-        everyone = np.arange(len(group))
-        yield Accesses(everyone, group.column("dest"), np.where(gaps, READ_WRITE, WRITE))
-        yield Accesses(everyone, group.column("src"), READ)
+        yield Accesses(group.positions, group.column("dest"), np.where(gaps, READ_WRITE, WRITE))
+        yield Accesses(group.positions, group.column("src"), READ)
 
 
 @command(10)

@@ -45,7 +45,7 @@ class MultiCommand(RowsCommand):
         yield from super().accesses_of(group, computation, components)
         lists = [computation.indexes_multi[i] for i in group.column("indexes_multi").tolist()]
         which, submatrices = listed_submatrices(lists)
-        yield Accesses(which, submatrices, cls.LISTED)
+        yield Accesses(group.positions[which], submatrices, cls.LISTED)
 
     def problem(self, tables: Tables) -> str:
         pairs, own = self.entries(tables.computation), self.own

@@ -56,13 +56,13 @@ Ints = NDArray[np.int64]
 
 
 class Accesses(NamedTuple):
-    """Accesses to submatrices by the commands of one class; submatrix 0 means none.
+    """Accesses to submatrices by some commands of a program; submatrix 0 means none.
 
-    `which` has the number of each access's command within the class. `kinds` is the AccessType
-    of each access, or of all accesses.
+    Command commands[i] accesses submatrices[i]. `kinds` is the AccessType of each access, or of
+    all accesses.
     """
 
-    which: Ints
+    commands: Ints
     submatrices: Ints
     kinds: Ints | AccessType
 

@@ -30,21 +30,20 @@ class OrderChecker(OperandChecker):
             return
         if len(debug) != len(self.computation.matrices):
             self.fail(f"debug information for {len(debug)} of {len(self.computation.matrices)}")
-        for m, (info, matrix) in enumerate(zip(debug, self.computation.matrices, strict=True)):
-            if m > 0 and not len(info.nodes) == len(info.indexes) == matrix.num_rows:
-                self.fail(
-                    f"debug information of m{m} has {len(info.nodes)} rows, "
-                    f"the matrix {matrix.num_rows}"
-                )
-        nodes = np.concatenate([info.nodes for info in debug])
-        n = np.concatenate([info.indexes[:, 0] for info in debug])
-        if len(nodes) and (min(n.min(), nodes.min()) < 0 or nodes.max() >= self.nnet.num_nodes):
-            rows = np.cumsum([len(info.nodes) for info in debug])
-            bad = np.flatnonzero((n < 0) | (nodes < 0) | (nodes >= self.nnet.num_nodes))[0]
-            m = int(np.searchsorted(rows, bad, "right"))
-            self.fail(f"debug information of m{m} names what does not exist")
         num_rows = [len(info.nodes) for info in debug]
-        cols = np.repeat(self.computation.matrix_sizes()[:, 1], num_rows)
+        sizes = self.computation.matrix_sizes()
+        num_indexes = [len(info.indexes) for info in debug]
+        if not num_rows[1:] == num_indexes[1:] == sizes[1:, 0].tolist():
+            wrong = (sizes[:, 0] != num_rows) | (sizes[:, 0] != num_indexes)
+            m = int(np.flatnonzero(wrong[1:])[0]) + 1
+            self.fail(f"debug information of m{m} has {num_rows[m]} rows, the matrix {sizes[m, 0]}")
+        nodes = np.concatenate([info.nodes for info in debug])
+        n = np.concatenate([info.indexes for info in debug])[:, 0]
+        if len(nodes) and (min(n.min(), nodes.min()) < 0 or nodes.max() >= self.nnet.num_nodes):
+            bad = np.flatnonzero((n < 0) | (nodes < 0) | (nodes >= self.nnet.num_nodes))[0]
+            m = int(np.searchsorted(np.cumsum(num_rows), bad, "right"))
+            self.fail(f"debug information of m{m} names what does not exist")
+        cols = np.repeat(sizes[:, 1], num_rows)
         dims = self.components.node_dims
         if len(other := np.flatnonzero(dims[nodes] != cols)):
             m = int(np.searchsorted(np.cumsum(num_rows), other[0], "right"))
@@ -65,13 +64,14 @@ class OrderChecker(OperandChecker):
             expected[ProvideOutput, io.name] = len(io.indexes)
             if io.has_deriv:
                 expected[AcceptInput, io.name] = len(io.indexes)
-        for c, command in enumerate(self.computation.commands):
-            if isinstance(command, AcceptInput | ProvideOutput):
-                name = self.nnet.node_names[command.node]
-                if (rows := expected.pop((type(command), name), None)) is None:
-                    self.fail("not asked for, or twice", c)
-                if rows != self.rows(command.submatrix):
-                    self.fail(f"{rows} rows were asked for", c)
+        for c in np.flatnonzero(self.are(*_EXCHANGE)).tolist():
+            command = self.computation.commands[c]
+            assert isinstance(command, _EXCHANGE)
+            name = self.nnet.node_names[command.node]
+            if (rows := expected.pop((type(command), name), None)) is None:
+                self.fail("not asked for, or twice", c)
+            if rows != self.rows(command.submatrix):
+                self.fail(f"{rows} rows were asked for", c)
         for kind, name in expected:
             what = "accepted" if kind is AcceptInput else "provided"
             self.fail(f"a matrix for node '{name}' is never {what}")

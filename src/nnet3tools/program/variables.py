@@ -15,6 +15,8 @@ from nnet3tools.program.computation import Computation, SubMatrixInfo
 
 Ints = NDArray[np.int64]
 
+_ZERO = np.zeros(1, np.int64)
+
 
 class _Splits(NamedTuple):
     """The positions at which submatrices cut the rows (or the columns) of each matrix.
@@ -37,9 +39,9 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
     width = int(sizes.max(initial=0)) + 1
     keys_begin, keys_end = matrix * width + begin, matrix * width + end
     keys = sorted_unique(np.concatenate([keys_begin, keys_end]))
-    offsets = np.searchsorted(keys, np.arange(num_matrices + 1) * width)
-    first = np.searchsorted(keys, keys_begin) - offsets[matrix]
-    last = np.searchsorted(keys, keys_end) - offsets[matrix]
+    offsets = keys.searchsorted(np.arange(num_matrices + 1) * width)
+    first = keys.searchsorted(keys_begin) - offsets[matrix]
+    last = keys.searchsorted(keys_end) - offsets[matrix]
     return _Splits(keys % width, offsets, first, last)
 
 
@@ -76,10 +78,10 @@ class Variables:
         sub, matrix, sizes = self.submatrix_table, self.matrix_of_submatrix, self._sizes
         rows = _split(matrix, sub[:, 1], sub[:, 1] + sub[:, 2], len(sizes), sizes[:, 0])
         cols = _split(matrix, sub[:, 3], sub[:, 3] + sub[:, 4], len(sizes), sizes[:, 1])
-        num_rows = np.maximum(np.diff(rows.offsets) - 1, 0)
-        num_cols = np.maximum(np.diff(cols.offsets) - 1, 0)
+        num_rows = np.maximum(rows.offsets[1:] - rows.offsets[:-1] - 1, 0)
+        num_cols = np.maximum(cols.offsets[1:] - cols.offsets[:-1] - 1, 0)
         num_rows[:1] = 0  # matrix 0 is none
-        matrix_offsets = np.concatenate([[0], np.cumsum(num_rows * num_cols)])
+        matrix_offsets = np.concatenate([_ZERO, (num_rows * num_cols).cumsum()])
         return _Blocks(rows, cols, num_cols, matrix_offsets)
 
     @property
@@ -105,7 +107,7 @@ class Variables:
         width = blocks.cols.last - blocks.cols.first
         height[:1] = 0
         # First one entry for each row of blocks, then the blocks of each row.
-        owner = np.repeat(np.arange(len(height)), height)
+        owner = np.arange(len(height)).repeat(height)
         row = concatenated_ranges(blocks.rows.first, height)
         start = (
             blocks.matrix_offsets[matrix[owner]]
@@ -113,7 +115,7 @@ class Variables:
             + blocks.cols.first[owner]
         )
         variables = concatenated_ranges(start, width[owner])
-        return variables, np.concatenate([[0], np.cumsum(height * width)])
+        return variables, np.concatenate([_ZERO, (height * width).cumsum()])
 
     def of_submatrix(self, submatrix: int) -> Ints:
         """The variables that make up a submatrix, sorted."""
@@ -125,7 +127,7 @@ class Variables:
         variables, offsets = self.all_of_submatrices
         start = offsets[submatrices]
         count = offsets[submatrices + 1] - start
-        owner = np.repeat(np.arange(len(submatrices)), count)
+        owner = np.arange(len(submatrices)).repeat(count)
         return owner, variables[concatenated_ranges(start, count)]
 
     def of_matrix(self, matrix: int) -> range:
