@@ -123,12 +123,12 @@ def normalize_by_windows(
 
     A window is [begin, end). The first `max_warnings` frames with zero variance get a warning.
     """
-    wide, counts = features.astype(np.float64), (ends - begins)[:, None]
-    mean = _window_sums(wide, begins, ends) / counts
-    centred = wide - mean
+    mean, counts = _window_means(features, begins, ends), (ends - begins)[:, None]
+    centred = features - mean
     if not norm_vars:
         return centred.astype(np.float32)
-    variance: NDArray[np.float64] = _window_sums(wide * wide, begins, ends) / counts - mean * mean
+    squares = np.square(features, dtype=np.float64)
+    variance: NDArray[np.float64] = _window_means(squares, begins, ends) - mean * mean
     floored = (variance < _WINDOW_VARIANCE_FLOOR).sum(axis=1)
     if len(features) > 1:
         _warn(floored[(floored > 0) & (counts[:, 0] > 1)], len(features), max_warnings)
@@ -136,11 +136,21 @@ def normalize_by_windows(
     return np.where(counts == 1, 0.0, centred).astype(np.float32)
 
 
-def _window_sums(
-    values: NDArray[np.float64], begins: NDArray[np.intp], ends: NDArray[np.intp]
+def _window_means(
+    values: NDArray[np.floating], begins: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    running = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    return running[ends] - running[begins]
+    """The means of the rows of windows [begin, end), in float64."""
+    num_rows, dim = values.shape
+    running = np.zeros((num_rows + 1, dim + dim % 2))
+    running[1:, :dim] = values
+    # Adding two columns as one complex number takes half the time and gives the same bits.
+    pairs = running[1:].view(np.complex128)
+    np.add.accumulate(pairs, axis=0, out=pairs)
+    sums = running.take(ends, axis=0)
+    if begins.any():
+        sums -= running.take(begins, axis=0)
+    sums /= (ends - begins)[:, None]
+    return sums[:, :dim]
 
 
 def _warn(floored: NDArray[np.intp], num_frames: int, max_warnings: int) -> None:
