@@ -38,6 +38,7 @@ TREE = (
 )
 
 PREPARATION = f"""
+copy-feats ark:feats.txt ark:feats
 nnet3-init {NETWORK} 0.raw
 nnet3-init --srand=1 {NETWORK} 1.raw
 nnet3-am-init tree topo 0.raw 0.mdl
@@ -119,7 +120,7 @@ def write_inputs() -> None:
     generator = random.Random(0)
     rows = [" ".join(f"{generator.gauss(0, 1):.3f}" for _ in range(12)) for _ in range(FRAMES)]
     row = rows[0]
-    Path("feats").write_text("\n  ".join(["a  [", *rows]) + " ]\n")
+    Path("feats.txt").write_text("\n  ".join(["a  [", *rows]) + " ]\n")
     Path("post").write_text("a " + " ".join(f"[ {i % 9} 1 ]" for i in range(FRAMES)) + "\n")
     Path("ids").write_text("a " + "[ 1 1 ] " * FRAMES + "\n")
     Path("ali").write_text("a " + "1 " * (FRAMES - 1) + "2\n")

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.cli.programs import PROGRAMS, entry_point_of, main_of
+from nnet3tools.io.holders import MATRIX
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
 from nnet3tools.training.example import EXAMPLE
@@ -67,6 +69,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.write(f"utt{i}", chain_example(i, False))
     write_nnet(network(), f"{folder}/0.raw")
     (folder / "feats").write_text("a  [\n  1 2\n  3 4 ]\n")
+    with TableWriter(f"ark,scp:{folder}/feats.ark,{folder}/feats.scp", MATRIX) as writer:
+        writer.write("a", np.ones((4, 2), np.float32))
     return folder
 
 
@@ -93,9 +97,11 @@ def test_command_lines_are_read_without_numpy(names) -> None:
         ("nnet3-chain-shuffle-egs", "ark:cegs", "ark:out"),
         ("nnet3-chain-subset-egs", "--n=2", "ark:cegs", "ark:out"),
         ("nnet3-copy-egs", "--random=true", "--keep-proportion=0.9", "ark:egs", "ark:1", "ark:2"),
+        ("copy-feats", "ark:feats.ark", "ark:out"),
+        ("copy-feats", "scp:feats.scp", "ark,scp:out,out.scp"),
     ],
 )
-def test_examples_pass_as_bytes_without_numpy(files, words, monkeypatch) -> None:
+def test_examples_and_features_pass_as_bytes_without_numpy(files, words, monkeypatch) -> None:
     monkeypatch.chdir(files)
     loaded = modules_of(*words)
     assert not loaded & {"numpy", "pyparsing", "nnet3tools.tensor", "nnet3tools.training.example"}

@@ -110,7 +110,7 @@ def test_memory_is_looked_at_before_matrices_are_decompressed_and_pipes_read(
     monkeypatch.setattr(input_buffer, "_BIG_PIECE", 1 << 16)
     large = {"m": np.zeros((200, 200), np.float32)}
     shell.write("ark", MATRIX, large)
-    assert "takes 188928 bytes" in shell.error("copy-feats", "ark:cat ark |", "ark:out")
+    assert "takes 188928 bytes" in shell.error("copy-matrix", "ark:cat ark |", "ark:out")
 
 
 def test_parts_of_a_large_compressed_matrix_are_those_of_the_whole(

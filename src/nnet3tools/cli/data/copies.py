@@ -51,7 +51,6 @@ class CopyFeatsOptions(OptionGroup):
 @program("copy-feats", COPY_FEATS_USAGE, CopyFeatsOptions, num_args=2)
 def copy_feats(options: CopyFeatsOptions, args: list[str]) -> int:
     from nnet3tools.cli.tables import are_tables, read_object, write_object
-    from nnet3tools.io.holders import MATRIX
 
     source, target = args
     if not 1 <= options.compression_method <= 7:
@@ -66,6 +65,8 @@ def copy_feats(options: CopyFeatsOptions, args: list[str]) -> int:
         )
     if options.sphinx_in and not options.htk_in:
         raise OptionError("For single files, sphinx input is not yet supported.")
+    from nnet3tools.io.holders import MATRIX
+
     features = _plain(read_object(source, _holder(options)))
     write_object(target, MATRIX, features, options.binary)
     log.log(f"Copied features from {source} to {target}")
@@ -75,6 +76,11 @@ def copy_feats(options: CopyFeatsOptions, args: list[str]) -> int:
 def _copy_table(options: CopyFeatsOptions, source: str, target: str) -> int:
     """Copy a table of features from `source` to `target`; returns the number of matrices."""
     from nnet3tools.cli.tables import OptionalTable, convert_table
+    from nnet3tools.io.passed_matrix import PASSED_MATRIX
+
+    if not (options.htk_in or options.sphinx_in or options.compress or options.write_num_frames):
+        holders = PASSED_MATRIX, PASSED_MATRIX
+        return convert_table(source, target, holders, lambda key, matrix: matrix)[0]
     from nnet3tools.io.general_matrix import CompressionMethod, compress
     from nnet3tools.io.holders import GENERAL_MATRIX, INT32
 
