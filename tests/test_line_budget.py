@@ -21,7 +21,7 @@ BUDGET = {
     "discriminative": 1320,
     "executor": 3250,
     "expression": 5850,
-    "features": 1154,
+    "features": 1159,
     "fst": 4151,
     "grammars": 722,
     "graph": 3125,

@@ -29,7 +29,7 @@ def online_cmvn(
     check_overall(overall, features.shape[1])
     if not options.norm_means:
         return features
-    sums = _sums(features, np.zeros((2, features.shape[1] + 1)), options.norm_vars)
+    sums = _sums(features, np.zeros((_num_rows(options), features.shape[1] + 1)))
     stats = _window_stats(sums, options.cmn_window, 0)
     return _normalized(features, stats, overall, speaker, options, skipped)
 
@@ -41,7 +41,7 @@ class OnlineCmvnStream:
         """Store statistics `overall` (2, D + 1) of all data, and the columns to leave unchanged."""
         check_overall(overall, overall.shape[1] - 1)
         self._overall, self._options, self._skipped = overall, options, skipped
-        self._sums = np.zeros((2 * options.cmn_window + 1, *overall.shape))
+        self._sums = np.zeros((2 * options.cmn_window + 1, _num_rows(options), overall.shape[1]))
         """Sums over the first frames: of none, one, two ...; the oldest are dropped."""
         self._count = 1
 
@@ -63,7 +63,7 @@ class OnlineCmvnStream:
             kept = self._sums[self._count - self._window - 1 : self._count].copy()
             self._sums[: len(kept)], self._count = kept, len(kept)
         first, self._count = self._count, self._count + len(features)
-        new = _sums(features, self._sums[first - 1], self._options.norm_vars)
+        new = _sums(features, self._sums[first - 1])
         self._sums[first : self._count] = new[1:]
         stats = _window_stats(self._sums[: self._count], self._window, first - 1)
         return _normalized(features, stats, self._overall, None, self._options, self._skipped)
@@ -80,6 +80,11 @@ def check_overall(overall: Stats, dim: int) -> None:
         raise DataError(f"global statistics over {overall[0, -1]:g} frames")
 
 
+def _num_rows(options: OnlineCmvnOptions) -> int:
+    """How many rows of the statistics are needed: sums of squares only for variances."""
+    return 2 if options.norm_vars else 1
+
+
 def _normalized(
     features: Features,
     stats: Stats,
@@ -88,9 +93,10 @@ def _normalized(
     options: OnlineCmvnOptions,
     skipped: list[int],
 ) -> Features:
-    """`features`, normalized by the statistics `stats` (frames, 2, D + 1) of each frame's window.
+    """`features`, normalized by the statistics `stats` of each frame's window.
 
-    `speaker`, then `overall` add frames that a window lacks. Columns `skipped` are not normalized.
+    Their shape is (frames, 2, D + 1), without variances (frames, 1, D + 1). `speaker`, then
+    `overall` add frames that a window lacks. Columns `skipped` are not normalized.
     """
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
@@ -98,7 +104,7 @@ def _normalized(
     if skipped:
         skip_cmvn(overall, skipped)  # DataError for a dimension out of range
         stats[:, 0, skipped] = 0.0
-        stats[:, 1, skipped] = stats[:, 0, -1:]
+        stats[:, 1:, skipped] = stats[:, :1, -1:]
     mean = stats[:, 0, :-1] / stats[:, 0, -1:]
     if not options.norm_vars:
         return features - mean.astype(np.float32)
@@ -107,21 +113,20 @@ def _normalized(
     return features * scale.astype(np.float32) - (mean * scale).astype(np.float32)
 
 
-def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -> Stats:
-    """CMVN statistics summed up to each frame, starting from `before`; (frames + 1, 2, D + 1).
+def _sums(features: Features, before: Stats) -> Stats:
+    """CMVN statistics summed up to each frame, starting from `before`: (frames + 1, *its shape).
 
-    `before` has shape (2, D + 1). Unless `with_squares`, only sums of features are computed.
+    `before` has shape (2, D + 1), or (1, D + 1) if the sums of squares are not needed.
     """
-    size, dim = features.shape
-    new = np.zeros((size + 1, 2, dim + 1))
+    new = np.zeros((len(features) + 1, *before.shape))
     new[0], new[1:, 0, :-1], new[1:, 0, -1] = before, features, 1.0
-    if with_squares:
-        new[1:, 1, :-1] = np.square(features.astype(np.float64))
-    return np.cumsum(new, axis=0)
+    if len(before) > 1:
+        np.square(features, out=new[1:, 1, :-1], dtype=np.float64)
+    return np.add.accumulate(new, axis=0, out=new)
 
 
 def _window_stats(sums: Stats, window: int, first: int) -> Stats:
-    """By frame >= `first`: statistics (2, D + 1) of `window` frames up to it, by running `sums`."""
+    """By frame >= `first`: the statistics of `window` frames up to it, by running `sums`."""
     ends = np.arange(first + 1, len(sums))
     return sums[first + 1 :] - sums[np.maximum(ends - window, 0)]
 
@@ -130,4 +135,4 @@ def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
     """Fill each of `stats` up to `window` frames with `other`, scaled to at most `most` frames."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
-        stats += (lacking / other[0, -1])[:, None, None] * other
+        stats += (lacking / other[0, -1])[:, None, None] * other[: stats.shape[1]]
