@@ -41,11 +41,8 @@ class NodeRule:
     """Whether some dependency has the same time for all rows, such as an i-vector at t = 0."""
     needs_all = True
     """Whether each row needs, and uses, all of its dependencies."""
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether each row needs all of its dependencies, and all rows have equally many."""
-        return self.needs_all
+    is_strict = True
+    """Whether each row needs all of its dependencies, of which all rows have equally many."""
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
         """(node, time offset in frames) of each dependency that a row may have.
@@ -79,7 +76,7 @@ class NodeRule:
 
 
 class SameIndexRule(NodeRule):
-    """How a simple component or dim-range depends on its source: a row needs the same Index."""
+    """How most components, and dim-ranges, depend on their source: a row needs the same Index."""
 
     def __init__(self, source: int) -> None:
         self.sources = (source,)
@@ -92,17 +89,13 @@ class SameIndexRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """How a component that is not simple depends on its input: it lists the inputs of each row."""
+    """How some components depend on their input: the component lists the inputs of each row."""
 
     needs_all = False
 
     def __init__(self, source: int, component: Component) -> None:
-        self.sources = (source,)
-        self._component = component
-
-    @property
-    def is_strict(self) -> bool:
-        return type(self._component).computable is Component.computable
+        self.sources, self._component = (source,), component
+        self.is_strict = type(component).computable is Component.computable
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
         outputs = np.array([[0, t, 0] for t in _TIMES_TRIED], np.int32)
@@ -152,7 +145,7 @@ class DescriptorRule(NodeRule):
         self.leaves = [leaf for part in descriptor.parts for leaf in part.leaves]
         """The descriptor's leaves, each of which is a dependency of every row."""
         self.sources = tuple(sorted(set(descriptor.nodes())))
-        self.needs_all = all(_needs_all(part) for part in descriptor.parts)
+        self.needs_all = self.is_strict = all(map(_needs_all, descriptor.parts))
         self._shifts = [_time_shift(leaf) for leaf in self.leaves]
         self.has_fixed_times = any(_node_at_time_0(leaf) is not None for leaf in self.leaves)
 
@@ -267,7 +260,11 @@ def make_rule(nnet: Nnet, node: int) -> NodeRule:
             return SameIndexRule(source)
         case ComponentNode(component_index):
             component = nnet.components[component_index]
-            if component.properties & Properties.SIMPLE:
+            flags, cls = component.properties, type(component)
+            # Some components are not simple only because they precompute indexes.
+            is_plain = cls.input_indexes is Component.input_indexes
+            is_plain &= cls.computable is Component.computable
+            if flags & Properties.SIMPLE or (is_plain and not flags & Properties.REORDERS_INDEXES):
                 return SameIndexRule(node - 1)
             return ComponentRule(node - 1, component)
     return NodeRule()

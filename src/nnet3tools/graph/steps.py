@@ -117,7 +117,7 @@ class _Builder:
         self.step_of[-1] = self.row_of[-1] = -1
 
     def _rows_of_simple_nodes(self) -> dict[int, _SimpleRows]:
-        """For each dim-range node and simple component, its rows in this segment."""
+        """For each node with a SameIndexRule, its rows in this segment."""
         graph, rows_of_node = self.graph, {}
         for node, first, end in graph.node_ranges[self._segment]:
             if not isinstance(self.plan.rules[node], SameIndexRule) or graph.is_input[first]:
@@ -138,7 +138,7 @@ class _Builder:
         self._add(node, ids, spec.indexes, is_input=not is_output)
 
     def _add_component(self, node: int, ids: IntArray, component: Component) -> None:
-        """Add the steps of a component that is not simple (cindexes `ids`), and of its input."""
+        """Add the steps of a component with a ComponentRule (cindexes `ids`), and of its input."""
         graph = self.graph
         indexes = graph.indexes(ids)
         input_ids = graph.dependencies(ids).ravel()
