@@ -186,7 +186,7 @@ def test_what_is_checked_is_what_is_loaded(fresh, tmp_path, monkeypatch):
 
     def swapped(path):
         found = real(path)
-        replaced(path, b"another library")
+        replaced(Path(path), b"another library")
         return found
 
     monkeypatch.setattr(library, "open_kept", swapped)
@@ -208,14 +208,14 @@ def test_two_libraries_by_one_descriptor_are_two(fresh, tmp_path):
 
 
 def test_a_full_temporary_folder_leaves_it_to_numpy_in_one_line(fresh, tmp_path, monkeypatch):
-    def full(self, *_, **__):
-        raise OSError(28, "No space left on device", str(self))
+    def full(name, *_, **__):
+        raise OSError(28, "No space left on device", name)
 
     monkeypatch.setattr(library, "_LARGE", 0)
     monkeypatch.setattr(library, "num_processors", lambda: 2)
     monkeypatch.setattr(threading, "excepthook", lambda args: pytest.fail("a thread's traceback"))
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
+        patch.setattr(library, "open", full, raising=False)
         assert multiples() == 5
     (line,) = [line for line in fresh if line.startswith("warning")]
     assert "No space left on device" in line

@@ -10,7 +10,6 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from nnet3tools.io import log
 
@@ -50,13 +49,13 @@ def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
         yield index, Lock()
 
 
-def _folder() -> Path | None:
+def _folder() -> str | None:
     """The user's folder of lock files, created if missing; None if other users may write to it."""
-    folder = Path(_FOLDER.format(user=os.geteuid()))
+    folder = _FOLDER.format(user=os.geteuid())
     try:
         with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        found = folder.lstat()
+            os.mkdir(folder, mode=0o700)
+        found = os.lstat(folder)
     except OSError as error:
         log.vlog(1, f"no locks of GPUs: {error}")
         return None

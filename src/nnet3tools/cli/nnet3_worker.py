@@ -79,7 +79,7 @@ def _clients(ordinary: Path) -> Path:
     source = Path(__file__).with_name("worker_client.c")
     place = f"-DORDINARY={json.dumps(str(ordinary), ensure_ascii=False)}"
     facts = source.read_bytes() + os.fsencode(f"{place} {compiler.identity} {PROGRAMS}")
-    folder = cache / f"{hashlib.sha256(facts).hexdigest()[:40]}.clients"
+    folder = Path(cache) / f"{hashlib.sha256(facts).hexdigest()[:40]}.clients"
     if not (folder / "client").exists():
         folder.mkdir(mode=0o700, exist_ok=True)
         made = str(folder / f"{os.getpid()}")

@@ -9,18 +9,17 @@ are pickles: Kaldi's form takes as long to read as compiling does.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3tools import __version__, tensor
+from nnet3tools.digests import sha256
 from nnet3tools.draws import GlibcRand
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.spot_checks import draw_checks, draw_graph_checks
@@ -47,7 +46,7 @@ _FROM_NUMPY = {"ndarray", "dtype", "_frombuffer", "_reconstruct"}
 class KeptPrograms:
     """The kept programs of one network with certain options; `facts` are all other that decides."""
 
-    def __init__(self, folder: Path, nnet: Nnet, *facts: object) -> None:
+    def __init__(self, folder: str, nnet: Nnet, *facts: object) -> None:
         code = [__version__, sys.version, np.__version__, *_sources()]
         self._folder, self._facts = folder, (structure_digest(nnet), code, facts)
         self._has_room = False
@@ -60,8 +59,8 @@ class KeptPrograms:
         Random numbers are drawn as by compiling, with `draws_checks` also those of
         `draw_graph_checks`, which `compile_now` is then given to call.
         """
-        name = hashlib.sha256(repr((self._facts, draws_checks, request.key())).encode()).hexdigest()
-        path = self._folder / name[:40]
+        name = sha256(repr((self._facts, draws_checks, request.key())).encode()).hexdigest()
+        path = os.path.join(self._folder, name[:40])
         if (found := _read(path)) is not None:
             computation, sizes, num_draws = found
             if draws_checks:
@@ -102,9 +101,9 @@ def kept_programs(nnet: Nnet, options: OptimizeOptions, *facts: object) -> KeptP
 
 def _sources() -> Iterator[tuple[object, ...]]:
     """Name, size and times of each source file that decides how requests are compiled."""
-    root = Path(__file__).parents[1]
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for room in _ROOMS.split():
-        with os.scandir(root / room) as entries:
+        with os.scandir(os.path.join(root, room)) as entries:
             for entry in sorted(entries, key=lambda each: each.name):
                 if entry.name.endswith((".py", ".c")):
                     found = entry.stat()
@@ -122,7 +121,7 @@ def _num_draws(state: tuple[Any, ...]) -> int | None:
     return None
 
 
-def _drop_oldest(folder: Path) -> None:
+def _drop_oldest(folder: str) -> None:
     """Delete the programs that were not used for longest, if all are too large together."""
     with contextlib.suppress(OSError):  # such as a file that another process deletes
         files = [(e.stat().st_mtime_ns, e.stat().st_size, e.path) for e in os.scandir(folder)]
@@ -135,7 +134,7 @@ def _drop_oldest(folder: Path) -> None:
             excess -= size
 
 
-def _read(path: Path) -> tuple[Computation, list[int], int] | None:
+def _read(path: str) -> tuple[Computation, list[int], int] | None:
     """The contents of a file: a program, the arguments of `draw_checks`, a number of draws more."""
     if (found := open_kept(path)) is None:
         return None

@@ -7,7 +7,6 @@ the same order, in the matrices that contain them after the passes. Comparing th
 fifth of the time of the passes.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import cached_property
@@ -15,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.digests import sha256
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.nnet.indexes import IntArray, sorted_unique
 from nnet3tools.optimizer.pass_context import Origins, PassContext, Transform
@@ -96,7 +96,7 @@ def _passed(
 
 def _key(computation: Computation, context: PassContext) -> bytes:
     """A digest, equal for programs with the same options that differ only in numbers of rows."""
-    digest = hashlib.sha256(repr(context.options).encode())
+    digest = sha256(repr(context.options).encode())
     analysis = context.analyst.analyze(computation)
     for cls, group in analysis.groups.items():
         digest.update(f"{cls.NAME} {len(group)} ".encode())

@@ -5,11 +5,11 @@ Kaldi's readers stop before the seal, so they read sealed files. Kaldi's own fil
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 
 from nnet3tools import __version__
+from nnet3tools.digests import sha256
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.stream import Reader, Writer
@@ -23,9 +23,8 @@ def structure_digest(nnet: Nnet) -> str:
     lines = nnet.config_lines()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         lines.append(f"component {name}: {_component_text(component)}")
-    import hashlib  # imported late: takes 2 ms
 
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _component_text(component: Component) -> str:
@@ -93,4 +92,4 @@ def read_seal(reader: Reader, nnet: Nnet, content: bytes) -> Seal:
 
 
 def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return sha256(content).hexdigest()

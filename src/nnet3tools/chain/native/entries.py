@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from array import array
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from nnet3tools.chain.example_format import num_acceptors
@@ -60,7 +60,7 @@ class EntryScanner:
 def scanner(layouts: tuple[Layout, ...]) -> EntryScanner | None:
     """The EntryScanner for those `layouts` that have no sparse matrix; None if C is not used."""
     files = ("acceptor.h", "entries.c")
-    library: Any = are_native() and _load(Path(__file__).parent, files, "chain examples")
+    library: Any = are_native() and _load(os.path.dirname(__file__), files, "chain examples")
     if not library:
         return None
     library.nn_entries.restype = ctypes.c_int64

@@ -6,9 +6,9 @@ import ctypes
 import enum
 import functools
 import itertools
+import os
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
     """The C library that makes acceptors, also if NumPy kernels are chosen; None if it fails."""
-    return load_files(Path(__file__).parent, _FILES, "supervisions' acceptors")
+    return load_files(os.path.dirname(__file__), _FILES, "supervisions' acceptors")
 
 
 def native_supervisor(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import typing
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -49,4 +49,4 @@ def compiled_library() -> ctypes.CDLL | None:
     """The C library of decoding, whatever --cpu-kernels says; None if it cannot be compiled."""
     members = " ".join(f"{kind} {name};" for name, (kind, _) in _OPTIONS.items())
     options = f"typedef struct {{ {members} }} search_options;"
-    return load_files(Path(__file__).parent, _FILES, "the decoder", options)
+    return load_files(os.path.dirname(__file__), _FILES, "the decoder", options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from pathlib import Path
+import os
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class _Graph(ctypes.Structure):
 @functools.cache
 def search_library() -> ctypes.CDLL | None:
     """The compiled library of queue_search.c; None if it cannot be compiled."""
-    return load_files(Path(__file__).parent, ("queue_search.c",), "the graph search")
+    return load_files(os.path.dirname(__file__), ("queue_search.c",), "the graph search")
 
 
 class NativeSearch:

@@ -8,24 +8,23 @@ are in a private temporary folder of the process. The same holds for programs of
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from contextlib import AbstractContextManager
-from pathlib import Path
 
+from nnet3tools.digests import sha256
 from nnet3tools.io import log
 
 _VARIABLE = "NNET3TOOLS_CACHE"
-_DIGEST = hashlib.sha256().digest_size
+_DIGEST = sha256().digest_size
 
 
-def cache_folder(name: str = "kernels") -> Path | None:
+def cache_folder(name: str = "kernels") -> str | None:
     """The folder `name` of the cache, created if necessary; None if it cannot be trusted."""
     if (folder := _wanted(name)) is None:
         return None
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
         log.vlog(1, f"compiled {name} are not kept: {folder}: {error.strerror}")
         return None
@@ -35,28 +34,30 @@ def cache_folder(name: str = "kernels") -> Path | None:
     return folder
 
 
-def _wanted(name: str) -> Path | None:
+def _wanted(name: str) -> str | None:
     """The path of the folder `name` of the user's cache; None if there is no home to hold it."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        if given := os.environ.get(_VARIABLE):
-            return Path(given).absolute() / name
-        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    except (RuntimeError, OSError):  # a user without a home; a working directory that is gone
+    if given := os.environ.get(_VARIABLE):
+        with contextlib.suppress(OSError):  # a working directory that is gone
+            return os.path.join(os.path.abspath(given), name)
         return None
-    return root / "nnet3tools" / name
+    root = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
+    return os.path.join(root, "nnet3tools", name) if os.path.isabs(root) else None
 
 
-def is_trusted(path: Path) -> bool:
+def is_trusted(path: str) -> bool:
     """Whether no user except this one and root can have written a file or folder."""
     try:
-        real = path.resolve(strict=True)
-        found = os.lstat(path)
+        found, folder = os.lstat(path), os.path.realpath(path, strict=True)
         if stat.S_ISLNK(found.st_mode) or not _only_ours(found, False):
             return False
-        return all(_only_ours(os.stat(parent), True) for parent in real.parents)
+        while (parent := os.path.dirname(folder)) != folder:
+            if not _only_ours(os.stat(parent), True):
+                return False
+            folder = parent
     except OSError:
         return False
+    return True
 
 
 def _only_ours(found: os.stat_result, is_parent: bool) -> bool:
@@ -73,7 +74,7 @@ def private_folder() -> AbstractContextManager[str]:
     return tempfile.TemporaryDirectory(prefix="nnet3-kernels-", ignore_cleanup_errors=True)
 
 
-def open_kept(path: Path) -> tuple[int, bytes] | None:
+def open_kept(path: str) -> tuple[int, bytes] | None:
     """Open a file of the cache; returns its descriptor and content, or None for one not to be used.
 
     No other user can have written the file, and it ends with the digest of all bytes before. Both
@@ -85,18 +86,18 @@ def open_kept(path: Path) -> tuple[int, bytes] | None:
         if stat.S_ISREG(found.st_mode) and _only_ours(found, False):
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read()
-            if hashlib.sha256(data[:-_DIGEST]).digest() == data[-_DIGEST:]:
+            if sha256(data[:-_DIGEST]).digest() == data[-_DIGEST:]:
                 return descriptor, data[:-_DIGEST]
         os.close(descriptor)
     return None
 
 
-def publish(data: bytes, target: Path) -> bool:
+def publish(data: bytes, target: str) -> bool:
     """Write `data` and its digest to the path `target` atomically; returns whether that worked."""
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.new")
+    temporary = f"{target}.{os.getpid()}.new"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data + hashlib.sha256(data).digest())
+            file.write(data + sha256(data).digest())
         os.replace(temporary, target)
     except OSError as error:
         log.vlog(1, f"what was compiled is not kept: {target}: {error.strerror}")

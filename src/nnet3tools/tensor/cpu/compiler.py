@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import itertools
 import os
@@ -12,9 +11,9 @@ import platform
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nnet3tools.digests import sha256
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.tensor.cpu.cache import cache_folder
@@ -80,15 +79,15 @@ class Compiler:
         is_gcc = "gcc" in os.path.basename(os.path.realpath(self.command[0]))
         return _GCC_FLAGS if is_gcc else _CLANG_FLAGS
 
-    def build(self, source: Path, library: Path) -> bool:
+    def build(self, source: str, library: str) -> bool:
         """Compile the C file `source` to a shared library; False, with a warning, on failure."""
         import subprocess  # 5 ms of a start that compiles nothing
 
         name = " ".join(self.command)
         if self._has_hung():
             return failed(f"{name}: took more than {TIMEOUT:g} s before, and is not tried again")
-        command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
-        limit = (TIMEOUT + _SECONDS_A_BYTE * source.stat().st_size) * _processes_a_core()
+        command = [*self.command, *self.flags, "-o", library, source, "-lm"]
+        limit = (TIMEOUT + _SECONDS_A_BYTE * os.path.getsize(source)) * _processes_a_core()
         try:
             with subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -103,26 +102,27 @@ class Compiler:
                     _hung.add(self.identity)
                     with contextlib.suppress(OSError):
                         if (note := self._note()) is not None:
-                            note.touch(mode=0o600)
+                            with open(note, "w"):
+                                pass
                     return failed(f"{name}: took more than {limit:.0f} s")
         except OSError as error:
             return failed(f"{name}: {error}")
-        if process.returncode != 0 or not library.exists():
+        if process.returncode != 0 or not os.path.exists(library):
             lines = said.decode(errors="replace").strip().splitlines()
             reason = lines[0][:200] if lines else f"status {process.returncode}"
             return failed(f"{name}: {reason}")
         return True
 
-    def _note(self) -> Path | None:
+    def _note(self) -> str | None:
         """The file that tells other processes that this compiler hung; None without a cache."""
-        digest = hashlib.sha256(self.identity.encode("utf-8", "surrogateescape")).hexdigest()[:40]
-        return None if (folder := cache_folder()) is None else folder / f"{digest}.hung"
+        digest = sha256(self.identity.encode("utf-8", "surrogateescape")).hexdigest()[:40]
+        return None if (folder := cache_folder()) is None else f"{folder}/{digest}.hung"
 
     def _has_hung(self) -> bool:
         """Whether this compiler hung in this process, or in another one during the last hour."""
         with contextlib.suppress(OSError):
             if self.identity not in _hung and (note := self._note()) is not None:
-                return abs(time.time() - note.stat().st_mtime) < _REMEMBERED
+                return abs(time.time() - os.path.getmtime(note)) < _REMEMBERED
         return self.identity in _hung
 
 
@@ -217,4 +217,4 @@ def cpu_features() -> str:
         facts += [line for line in lines if line.split("\t")[0].strip().lower() in wanted]
     except OSError:
         facts += [platform.processor(), platform.version()]
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+    return sha256("\n".join(facts).encode()).hexdigest()

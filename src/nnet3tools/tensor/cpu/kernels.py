@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import hashlib
+import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3tools.digests import sha256
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.addresses import address
@@ -32,7 +32,7 @@ class Kernel:
     @functools.lru_cache(maxsize=4096)
     def of_body(cls, body: str) -> Kernel:
         """The kernel with the C text `body` in its braces; its name is a digest of the body."""
-        name = "k_" + hashlib.sha256(body.encode()).hexdigest()[:24]
+        name = "k_" + sha256(body.encode()).hexdigest()[:24]
         return cls(name, f"void {name}(const word *w, i64 begin, i64 end) {{\n{body}}}\n")
 
 
@@ -74,6 +74,12 @@ _KERNEL = re.compile(
 )
 
 
+def read_source(folder: str, name: str) -> str:
+    """The text of the C file `name` in a folder."""
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return file.read()
+
+
 @functools.cache
 def kernels_of_file(
     module: str, element_type: str = "", name: str = "kernel.c"
@@ -84,13 +90,13 @@ def kernels_of_file(
     A kernel is `void NAME(const STRUCT *arguments, i64 begin, i64 end)`. In a file for several
     types NAME and STRUCT are written as TYPED(NAME), which adds the type to the name.
     """
-    path = Path(module).with_name(name)
-    text = path.read_text(encoding="utf-8")
+    folder = os.path.dirname(module)
+    text = read_source(folder, name)
     structs = {name: fields_of_struct(body) for body, name in _STRUCT.findall(text)}
     suffix = element_type and f"_{element_type}"
     if element_type:
         text = f"#define T {element_type}\n{text}#undef T\n"
-    origin = f"/* {path.parent.name}/{path.name} */\n"
+    origin = f"/* {os.path.basename(folder)}/{name} */\n"
     return {
         name: FileKernel(name + suffix, origin + text, structs[struct_name])
         for name, struct_name in _KERNEL.findall(text)

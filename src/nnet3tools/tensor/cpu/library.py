@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from nnet3tools import __version__
+from nnet3tools.digests import sha256
 from nnet3tools.io import log
 from nnet3tools.tensor.cpu.cache import cache_folder, open_kept, private_folder, publish
 from nnet3tools.tensor.cpu.compiler import (
@@ -28,7 +27,7 @@ from nnet3tools.tensor.cpu.compiler import (
     keeps_source,
     num_processors,
 )
-from nnet3tools.tensor.cpu.kernels import Kernel
+from nnet3tools.tensor.cpu.kernels import Kernel, read_source
 
 
 class Library:
@@ -93,7 +92,7 @@ library = Library()
 
 @functools.cache
 def _text(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return read_source(os.path.dirname(__file__), name)
 
 
 def _source(kernels: Sequence[Kernel]) -> str:
@@ -133,14 +132,14 @@ def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]
 
 
 def load_files(
-    folder: Path, names: Iterable[str], what: str, declarations: str = ""
+    folder: str, names: Iterable[str], what: str, declarations: str = ""
 ) -> ctypes.CDLL | None:
     """The library of the C files `names`, from the cache or compiled now; None if that fails.
 
     The source is that of growing arrays (growing.h), then the C text `declarations`, then the
     files. Log lines call the library `what`.
     """
-    files = ((folder / name).read_text(encoding="utf-8") for name in names)
+    files = (read_source(folder, name) for name in names)
     return load_library("\n".join([_text("growing.h"), declarations, *files]), what)
 
 
@@ -149,54 +148,53 @@ def load_library(source: str, what: str) -> ctypes.CDLL | None:
     if (compiler := find_compiler()) is None:
         return None
     facts = (source, _MARK, compiler.identity, *compiler.flags, cpu_features(), __version__)
-    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
+    name = sha256("\0".join(facts).encode()).hexdigest()[:40]
     folder, began = cache_folder(), time.thread_time()
-    kept = None if folder is None else folder / f"{name}.so"
+    kept = None if folder is None else f"{folder}/{name}.so"
     if kept is not None and (loaded := _open_kept(kept)) is not None:
         log.vlog(2, f"loaded {what} in {time.thread_time() - began:.4f} s")
         if keeps_source():
-            log.log(f"source of {what}: {kept.with_suffix('.c')}")
+            log.log(f"source of {what}: {kept.removesuffix('so')}c")
         return loaded
     try:
         with private_folder() as temporary:
-            work = Path(temporary)
-            file = _kept_source(name, folder) if keeps_source() else work / "kernels.c"
-            file.write_text(f'{source}\nconst char {_MARK}[] = "{name}";\n', encoding="utf-8")
+            path = _kept_source(name, folder) if keeps_source() else f"{temporary}/kernels.c"
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'{source}\nconst char {_MARK}[] = "{name}";\n')
             began = time.perf_counter()
-            if not compiler.build(file, made := work / f"{name}.so"):
+            if not compiler.build(path, made := f"{temporary}/{name}.so"):
                 return None
             log.vlog(2, f"compiled {what} in {time.perf_counter() - began:.3f} s")
             if keeps_source():
-                log.log(f"source of {what}: {file}")
-            if (
-                kept is not None
-                and publish(made.read_bytes(), kept)
-                and (loaded := _open_kept(kept)) is not None
-            ):
-                return loaded
-            return _open(str(made), made)
+                log.log(f"source of {what}: {path}")
+            if kept is not None:
+                with open(made, "rb") as library_file:
+                    published = publish(library_file.read(), kept)
+                if published and (loaded := _open_kept(kept)) is not None:
+                    return loaded
+            return _open(made, made)
     except OSError as error:  # such as a full temporary folder
         failed(f"{error.filename or 'the temporary folder'}: {error.strerror or error}")
         return None
 
 
-def _kept_source(name: str, folder: Path | None) -> Path:
+def _kept_source(name: str, folder: str | None) -> str:
     """The path for a library's kept source: in `folder`, or in a new folder if that is None."""
     if folder is None:
         import tempfile
 
-        folder = Path(tempfile.mkdtemp(prefix="nnet3-source-"))
-    return folder / f"{name}.c"
+        folder = tempfile.mkdtemp(prefix="nnet3-source-")
+    return f"{folder}/{name}.c"
 
 
-def _open_kept(path: Path) -> ctypes.CDLL | None:
+def _open_kept(path: str) -> ctypes.CDLL | None:
     """Load the library `path` of the cache after checking its open file; None if it is unfit."""
     if (kept := open_kept(path)) is None:
         return None
     descriptor = kept[0]
     try:
         name = f"/proc/self/fd{'/' * next(_names)}{descriptor}"
-        return _open(name if os.path.exists(name) and not keeps_source() else str(path), path)
+        return _open(name if os.path.exists(name) and not keeps_source() else path, path)
     finally:
         os.close(descriptor)
 
@@ -209,12 +207,12 @@ _MARK = "nn_made_from"
 """The C variable with the digest of its source that ends each library."""
 
 
-def _open(name: str, path: Path) -> ctypes.CDLL | None:
+def _open(name: str, path: str) -> ctypes.CDLL | None:
     """Load library `path` by an alias `name`; None, with a warning, on errors or another source."""
     try:
-        loaded = ctypes.CDLL(name)
-        mark = (ctypes.c_char * (len(path.stem) + 1)).in_dll(loaded, _MARK)
-        if mark.value.decode("latin-1") == path.stem:
+        loaded, stem = ctypes.CDLL(name), os.path.splitext(os.path.basename(path))[0]
+        mark = (ctypes.c_char * (len(stem) + 1)).in_dll(loaded, _MARK)
+        if mark.value.decode("latin-1") == stem:
             return loaded
         reason = "was made from another source"
     except (OSError, ValueError) as error:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,11 +46,12 @@ def _find(library: ctypes.CDLL, letter: str) -> Callable[..., None] | None:
 @functools.cache
 def _libraries() -> list[ctypes.CDLL]:
     """The shared libraries of OpenBLAS that NumPy brings, as far as they can be loaded."""
-    root, found = Path(np.__file__).parent, []
-    for folder in (root.parent / "numpy.libs", root / ".dylibs", root / ".libs"):
-        for path in sorted(folder.glob("*openblas*")):
-            with contextlib.suppress(OSError):
-                found.append(ctypes.CDLL(str(path)))
+    root, found = os.path.dirname(np.__file__), []
+    for folder in (f"{root}.libs", f"{root}/.dylibs", f"{root}/.libs"):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            if "openblas" in name:
+                with contextlib.suppress(OSError):
+                    found.append(ctypes.CDLL(os.path.join(folder, name)))
     return found
 
 
