@@ -137,9 +137,9 @@ def _sequence_in_time(
         return Fst.empty()
     label_of = np.zeros((size, 2), np.int32)  # columns: the arc to the next phone, the self-loop
     label_of[1:, 0], label_of[:-1, 1] = labels[::-1].T
-    has_arc = kept[:-1, :, None] & (label_of > 0)
-    has_arc[:, 1:, 0] &= kept[1:, :-1]
-    has_arc[:, :, 1] &= kept[1:]
+    has_arc = np.zeros((len(allowed), size, 2), bool)
+    np.logical_and(kept[:-1, 1:], kept[1:, :-1], out=has_arc[:, 1:, 0])
+    np.logical_and(kept[:-1] & kept[1:], label_of[:, 1] > 0, out=has_arc[:, :, 1])
     arcs = np.flatnonzero(has_arc)
     cells = arcs >> 1
     numbers = kept.cumsum(dtype=np.int32) - np.int32(1)

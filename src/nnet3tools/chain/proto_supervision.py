@@ -103,8 +103,8 @@ def _allowed(
     for phone, begin, end in zip(phones, begins, ends, strict=True):
         first = -(-max(0, begin - options.left_tolerance) // factor)
         last = -(-min(num_frames, end + options.right_tolerance) // factor)
-        for frame in range(first, last):
-            allowed[frame].add(phone)
+        for of_frame in allowed[first:last]:
+            of_frame.add(phone)
     if not all(allowed):
         raise DataError(f"no phone may be on frame {allowed.index(set())}: is there a gap in time?")
     return allowed
