@@ -269,14 +269,11 @@ def _add_debug_info(infos: Sequence[StepInfo], computation: Computation) -> None
     none = MatrixDebugInfo(False, np.empty(0, np.int32), np.empty((0, 3), np.int32))
     debug: list[DebugInfo] = [none] * len(computation.matrices)
     for info in infos:
-        if info.value == 0 or not computation.is_whole_matrix(info.value):
-            continue
-        matrix = computation.matrix_of(info.value)
-        if len(debug[matrix].nodes):
-            continue  # a dim-range of all columns is another name for a matrix seen already
+        if info.value == 0 or info.step.source >= 0:
+            continue  # a dim-range has no matrix of its own
         nodes = np.full(len(info.step.ids), info.step.node, np.int32)
-        debug[matrix] = MatrixDebugInfo(False, nodes, info.step.indexes)
-        if info.deriv and computation.is_whole_matrix(info.deriv):
-            deriv = MatrixDebugInfo(True, nodes, info.step.indexes)
-            debug[computation.matrix_of(info.deriv)] = deriv
+        for submatrix, is_deriv in ((info.value, False), (info.deriv, True)):
+            if submatrix:
+                info_of_rows = MatrixDebugInfo(is_deriv, nodes, info.step.indexes)
+                debug[computation.matrix_of(submatrix)] = info_of_rows
     computation.matrix_debug_info = debug

@@ -206,7 +206,6 @@ class CachingOptimizingCompiler:
         from nnet3tools.optimizer.pass_context import PassContext
         from nnet3tools.optimizer.pipeline import optimize
         from nnet3tools.optimizer.rewrites import Rewrites
-        from nnet3tools.program.checker import Checker
 
         began = time.perf_counter()
         if self._compiler is None:
@@ -217,10 +216,6 @@ class CachingOptimizingCompiler:
         facts = self.nnet, self.optimize_options, request.max_output_time
         context = PassContext(*facts, components=self._compiler.components)
         self._log_program("Generated", computation)
-        began = time.perf_counter()
-        # All other faults are looked for in the optimized program.
-        Checker(context.analyst.analyze(computation), self.nnet).check_rewrite()
-        self.seconds["checking"] += time.perf_counter() - began
         began = time.perf_counter()
         # Programs of recurrent networks differ in their commands, too.
         rewrites = None if self._compiler.plan.back_edges else self._rewrites

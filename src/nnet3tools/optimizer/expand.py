@@ -97,6 +97,8 @@ class _Expander:
         self.old_table = computation.submatrix_table()
         self.matrix_of, self.old_offset = self.old_table[:, 0], self.old_table[:, 1]
         self.new_offset = np.zeros(len(self.old_table), np.int64)
+        self._of_all: dict[bytes, IndexArray] = {}
+        """Indexes for two sequences, as bytes -> for all sequences."""
 
     def expanded(self) -> Computation:
         new = self.new
@@ -186,7 +188,10 @@ class _Expander:
         size = len(indexes)
         for _ in range(min(5, size)):  # Kaldi's spot check of the stride spends these
             tensor.random.rand_int(0, size - 1)
-        return with_num_sequences(indexes, find_n_stride(indexes), self.n)
+        if (found := self._of_all.get(content := indexes.tobytes())) is None:
+            found = with_num_sequences(indexes, find_n_stride(indexes), self.n)
+            self._of_all[content] = found
+        return found
 
     # -- commands
 

@@ -28,7 +28,7 @@ from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.optimizer.rewrites import Rewrites
 from nnet3tools.optimizer.snip_row_ops import snip_row_ops
 from nnet3tools.optimizer.split_row_ops import split_row_ops
-from nnet3tools.program.checker import check_computation
+from nnet3tools.program.checker import Checker, check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import sizes_text
 
@@ -123,6 +123,7 @@ PASSES: tuple[Pass, ...] = (
 """The passes in their order (Kaldi's Optimize, nnet-optimize.cc)."""
 
 
+_ANALYSIS_BEGINS = next(i for i, step in enumerate(PASSES) if step.name == "convert-addition")
 _ROWS_MATTER = next(i for i, step in enumerate(PASSES) if step.name == "merge-variables")
 _ROWS_MATTER_AGAIN = next(i for i, step in enumerate(PASSES) if step.name == "memory-compression")
 
@@ -145,10 +146,13 @@ def optimize(
     if check:
         check_computation(computation, context.nnet, check_rewrite=True, analyst=context.analyst)
     apply = partial(_apply, check=check, after_pass=after_pass)
+    computation = apply(computation, context, PASSES[:_ANALYSIS_BEGINS])
+    # Later passes write again what was read. All other faults are looked for at the end.
+    Checker(context.analyst.analyze(computation), context.nnet).check_rewrite()
     is_observed = after_pass is not None or log.get_verbose() >= 2
     if rewrites is None or check or context.looped or is_observed:
-        return apply(computation, context, PASSES)
-    computation = apply(computation, context, PASSES[:_ROWS_MATTER])
+        return apply(computation, context, PASSES[_ANALYSIS_BEGINS:])
+    computation = apply(computation, context, PASSES[_ANALYSIS_BEGINS:_ROWS_MATTER])
     alike = partial(apply, passes=PASSES[_ROWS_MATTER:_ROWS_MATTER_AGAIN])
     computation = rewrites.rewritten(computation, context, alike)
     return apply(computation, context, PASSES[_ROWS_MATTER_AGAIN:])

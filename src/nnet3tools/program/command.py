@@ -126,7 +126,7 @@ class Command:
 
     def turned_into(self, cls: type[Command]) -> Command:
         """A command of class `cls` with this one's operands; ProgramError if `cls` has others."""
-        if cls.OPERANDS != self.OPERANDS:
+        if (cls.ARGS, cls.ALPHA) != (self.ARGS, self.ALPHA):
             raise ProgramError(f"{self.NAME} and {cls.NAME} have not the same operands")
         return cls(*self._values(), stale=self.stale)
 

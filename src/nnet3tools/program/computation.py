@@ -243,21 +243,17 @@ class Computation:
 
     def is_whole_matrix(self, submatrix: int) -> bool:
         """Whether a submatrix is all of its matrix."""
-        _, row_offset, num_rows, col_offset, num_cols = self.submatrices[submatrix]
-        matrix = self.matrices[self.submatrices[submatrix].matrix_index]
-        return (
-            row_offset == 0
-            and col_offset == 0
-            and num_rows == matrix.num_rows
-            and num_cols == matrix.num_cols
-        )
+        block = self.submatrices[submatrix]
+        size = self.matrices[block.matrix_index]
+        return block[1:] == (0, size.num_rows, 0, size.num_cols)
 
     def whole_submatrices(self) -> list[int]:
         """For each matrix, a submatrix that is the whole of it (0 for matrix 0)."""
         whole = [0] * len(self.matrices)
-        for s in range(1, len(self.submatrices)):
-            if self.is_whole_matrix(s):
-                whole[self.submatrices[s].matrix_index] = s
+        blocks = {(m, 0, size[0], 0, size[1]): m for m, size in enumerate(self.matrices)}
+        for s, block in enumerate(self.submatrices):
+            if (matrix := blocks.get(block)) is not None:
+                whole[matrix] = s
         if 0 in whole[1:]:
             raise ProgramError(f"no submatrix is the whole of matrix m{whole.index(0, 1)}")
         return whole
