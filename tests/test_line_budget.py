@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
-    "api": 824,
-    "chain": 5791,
+    "api": 825,
+    "chain": 5795,
     "cli": 11855,
     "compiler": 1443,
     "decoding": 4424,
@@ -27,15 +27,15 @@ BUDGET = {
     "graph": 3125,
     "io": 5922,
     "lang": 2147,
-    "nnet": 13440,
+    "nnet": 13443,
     "optimizer": 3530,
     "program": 4003,
     "recipe": 8974,
     "recognizer": 2856,
-    "tensor": 16983,
+    "tensor": 16999,
     "training": 5210,
     "xconfig": 2787,
-    "tests": 61262,
+    "tests": 61279,
 }
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import nnet3tools
+from nnet3tools.tensor.cpu import choice
 from nnet3tools.training.example import EXAMPLE
 from support.api_networks import frames, network
+from support.native_kernels import needs_compiler
 from support.programs import run, write_table
 
 
@@ -73,7 +75,11 @@ def test_the_objective_is_of_the_call_and_grows() -> None:
     assert (nnet.compute(features).argmax(axis=1) == classes).mean() > 0.6
 
 
-def test_trainers_do_not_influence_each_other() -> None:
+@pytest.mark.parametrize("kernels", ["numpy", pytest.param("native", marks=needs_compiler)])
+def test_trainers_do_not_influence_each_other(
+    kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "_chosen", choice.CpuKernels(kernels))
     minibatches = nnet3tools.merge_examples(examples(), 16)
     alone = network()
     trainer = nnet3tools.Trainer(alone)

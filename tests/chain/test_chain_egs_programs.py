@@ -12,7 +12,9 @@ from nnet3tools.fst.files import FST, load_fst, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.files import open_output
 from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, MATRIX
+from nnet3tools.tensor.cpu import choice
 from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
+from support.native_kernels import needs_compiler
 from support.programs import read_table, run, write_table
 from support.tiny_chain import BIPHONE_TREE, CHAIN_TOPOLOGY, MONO_TREE, model_of
 
@@ -212,7 +214,9 @@ def test_a_normalization_fst_that_is_none(folder, capfd, fst, why):
     assert why in line
 
 
-def test_end_to_end_supervision_where_plain_is_needed(folder, capfd):
+@pytest.mark.parametrize("kernels", ["numpy", pytest.param("native", marks=needs_compiler)])
+def test_end_to_end_supervision_where_plain_is_needed(folder, capfd, monkeypatch, kernels):
+    monkeypatch.setattr(choice, "_chosen", choice.CpuKernels(kernels))
     supervisions = {
         key: example.outputs[0].supervision
         for key, example in read_table(f"ark:{folder}/raw", CHAIN_EXAMPLE).items()

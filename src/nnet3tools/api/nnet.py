@@ -24,6 +24,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.model_file import apply_config_file
 from nnet3tools.nnet.nnet import Nnet as _Nnet
 from nnet3tools.recognizer.models import prepare_for_outputs
+from nnet3tools.tensor.settings import new_objects
 
 FloatArray = NDArray[np.float32]
 
@@ -185,7 +186,7 @@ class Nnet(_Nnet):
             if use_priors and self.transition_model is None:
                 raise OptionError("use_priors needs a network that was read from a .mdl file")
             network = self.copy()
-            with RandomNumbers(0):
+            with RandomNumbers(0), new_objects():
                 prepare_for_outputs(network, self.transition_model is not None)
                 priors = self.priors if use_priors else None
                 self._computer = state, computer_together(network, options, priors)

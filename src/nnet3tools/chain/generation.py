@@ -182,9 +182,13 @@ class UtteranceData:
 
     @cached_property
     def acceptor(self) -> bytes | None:
-        """The bytes of the supervision's acceptor; None if it is decoded."""
+        """The bytes of the supervision's acceptor; None if it is decoded or cannot be cut."""
         given = self.supervision
-        return given.hole(ACCEPTOR) if isinstance(given, EncodedRecord) else None
+        if not isinstance(given, EncodedRecord):
+            return None
+        values = given.layout.values
+        is_plain = not values["is_e2e"] and values["num_sequences"] == 1
+        return given.hole(ACCEPTOR) if is_plain else None
 
     @cached_property
     def cutter(self) -> SupervisionCutter:

@@ -11,12 +11,14 @@ from nnet3tools.nnet.components.registry import read_component
 from nnet3tools.nnet.config import ConfigLine, is_valid_name, parse_config_lines
 from nnet3tools.nnet.config_reader import read_config
 from nnet3tools.nnet.network import Network
+from nnet3tools.tensor.settings import new_objects
 
 
 class Nnet(Network):
     """A neural network that can be made from config lines, read and written."""
 
     @classmethod
+    @new_objects()
     def from_config(cls, lines: Sequence[ConfigLine]) -> Self:
         """Make a network from config lines."""
         nnet = cls()
@@ -31,6 +33,7 @@ class Nnet(Network):
         read_config(self, lines)
 
     @classmethod
+    @new_objects()
     def read(cls, reader: Reader) -> Self:
         """Read a network from `<Nnet3>` to `</Nnet3>`; DataError for other data."""
         reader.expect_token("<Nnet3>")

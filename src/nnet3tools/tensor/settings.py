@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 
@@ -37,11 +40,24 @@ def begin_settings(thing: object, **values: object) -> None:
 _unset = object()
 _PLAIN = (bool, int, float, str)
 _version = [0]
+_new = threading.local()
+"""Its attribute `depth` is how many `new_objects` this thread is in."""
+
+
+@contextmanager
+def new_objects() -> Iterator[None]:
+    """Settings changed inside are those of objects that no recording can know: all stay valid."""
+    depth = getattr(_new, "depth", 0)
+    _new.depth = depth + 1
+    try:
+        yield
+    finally:
+        _new.depth = depth
 
 
 def note_setting(before: object, value: object) -> None:
     """Invalidate all recorded operator calls if a setting has another value or is a new object."""
-    if before is value:
+    if before is value or getattr(_new, "depth", 0):
         return
     if type(before) not in _PLAIN or type(value) not in _PLAIN or before != value:
         _version[0] += 1
