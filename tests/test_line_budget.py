@@ -32,7 +32,7 @@ BUDGET = {
     "program": 4003,
     "recipe": 8974,
     "recognizer": 2856,
-    "tensor": 16999,
+    "tensor": 17002,
     "training": 5210,
     "xconfig": 2787,
     "tests": 61279,

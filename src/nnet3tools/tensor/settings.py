@@ -40,24 +40,29 @@ def begin_settings(thing: object, **values: object) -> None:
 _unset = object()
 _PLAIN = (bool, int, float, str)
 _version = [0]
-_new = threading.local()
-"""Its attribute `depth` is how many `new_objects` this thread is in."""
+
+
+class _Thread(threading.local):
+    are_new = False
+    """Whether the thread is in `new_objects`."""
+
+
+_thread = _Thread()
 
 
 @contextmanager
 def new_objects() -> Iterator[None]:
     """Settings changed inside are those of objects that no recording can know: all stay valid."""
-    depth = getattr(_new, "depth", 0)
-    _new.depth = depth + 1
+    before, _thread.are_new = _thread.are_new, True
     try:
         yield
     finally:
-        _new.depth = depth
+        _thread.are_new = before
 
 
 def note_setting(before: object, value: object) -> None:
     """Invalidate all recorded operator calls if a setting has another value or is a new object."""
-    if before is value or getattr(_new, "depth", 0):
+    if before is value or _thread.are_new:
         return
     if type(before) not in _PLAIN or type(value) not in _PLAIN or before != value:
         _version[0] += 1
