@@ -32,7 +32,7 @@ BUDGET = {
     "program": 4003,
     "recipe": 8974,
     "recognizer": 2856,
-    "tensor": 17002,
+    "tensor": 17004,
     "training": 5210,
     "xconfig": 2787,
     "tests": 61279,
