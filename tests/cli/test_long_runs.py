@@ -115,7 +115,7 @@ def test_a_program_holds_no_more_after_many_records(name: str, folders: list[Pat
     words = [word % (thousands * LENGTH) if word == AGAIN else word for word in words]
     command = [sys.executable, "-m", "nnet3tools.cli", *words]
     with open("log", "wb") as log, subprocess.Popen(command, stderr=log) as process:
-        samples = watch(process.pid, folders, 0.5, lambda: process.poll() is not None)
+        samples = watch(process.pid, folders, 0.02, lambda: process.poll() is not None)
     assert process.returncode == 0, Path("log").read_text()[-2000:]
     assert len(Path("log").read_bytes()) < 1 << 20
     assert_flat(samples)

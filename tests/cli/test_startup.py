@@ -40,6 +40,13 @@ _TRAINING = {
 FAMILY = "nnet3tools.nnet.components"
 
 
+def test_a_module_in_the_working_directory_is_not_run(tmp_path: Path) -> None:
+    write_nnet(network(), f"{tmp_path}/0.raw")
+    for name in ("numpy", "runpy", "nnet3tools"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(7)")
+    subprocess.run([ROOT / "bin/nnet3-info", "0.raw"], cwd=tmp_path, check=True)
+
+
 def modules_after(code: str) -> set[str]:
     found = subprocess.run(
         [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],

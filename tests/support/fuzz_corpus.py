@@ -77,12 +77,12 @@ class Outcome:
 def run(name: str, *args: str) -> Outcome:
     """Run a program in this process; a Python exception that gets out of it is its crash.
 
-    A last argument "<FILE" is the program's standard input, "-".
+    A last argument "<FILE" is the program's standard input, "-", if there is that file.
     """
     log, crash, status = io.StringIO(), None, -1
     out = io.TextIOWrapper(io.BytesIO())
     main, stdin = main_of(name), sys.stdin
-    if args and str(args[-1]).startswith("<"):
+    if args and str(args[-1]).startswith("<") and Path(args[-1][1:]).is_file():
         *args, source = args
         args = (*args, "-")
         stdin = io.TextIOWrapper(io.BytesIO(Path(source[1:]).read_bytes()))

@@ -112,7 +112,7 @@ class _Worker:
         if self.process is None or self.process.poll() is not None:
             self.end()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "nnet3tools.recipe.worker"],
+                [sys.executable, "-P", "-m", "nnet3tools.recipe.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
