@@ -1,5 +1,7 @@
 """nnet3-serve: recognizes the live sound of many clients."""
 
+import gc
+
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.recognizing import directory_words, read_options
@@ -50,4 +52,8 @@ def main(options: Options, args: list[str]) -> None:
     choose_cpu_kernels(options.cpu_kernels)
     recognizer = load_recognizer(options, args[0], args[1] if args[1:] else None, read_options)
     recognizer.prepare_for_many_streams()
+    # asyncio and websockets leave each connection that has ended, and the last message of one that
+    # was cut off, in reference cycles. run_program's threshold would let 5000 connections gather.
+    gc.freeze()  # excludes the recognizer from these collections
+    gc.set_threshold(1000, 10, 10)
     serve(recognizer, options.server)
