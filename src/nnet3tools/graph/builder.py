@@ -90,6 +90,9 @@ class GraphBuilder:
             ids = self._add_requested(node, pack(spec.indexes), UNKNOWN)
             self.store.usable[ids] = 1
             self._queue[node] = [ids]
+        if self._frames is not None:
+            # The foreseen cindexes, too, are explored before the first decision.
+            self._explore()
         max_rounds = self._max_rounds(request)
         for _ in range(max_rounds):
             if not self._queue and not self._dirty:
@@ -293,8 +296,9 @@ class GraphBuilder:
             store.status[as_slice(ids)] = COMPUTABLE
         else:
             store.status[ids[computable]] = COMPUTABLE
-            store.status[ids[hopeless]] = NOT_COMPUTABLE
-            self._unwant(rows[hopeless])
+            if np.count_nonzero(hopeless):
+                store.status[ids[hopeless]] = NOT_COMPUTABLE
+                self._unwant(rows[hopeless])
             decided = computable | hopeless
             if not all_true(decided):
                 self._waiting.setdefault(node, []).append((ids[~decided], rows[~decided]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +36,9 @@ def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Ite
     """
     of_epoch: dict[int, _Ranges] = {}
     given: Phase = []
-    ranges = graph.node_ranges[segment]
-    for (node, first, end), num_given in zip(ranges, _num_given(graph, ranges), strict=True):
-        if num_given:
-            is_input = graph.is_input[first:end]
+    for node, first, end in graph.node_ranges[segment]:
+        is_input = graph.is_input[first:end]
+        if num_given := int(np.count_nonzero(is_input)):
             given.append((node, np.flatnonzero(is_input).astype(np.int32) + np.int32(first)))
         if num_given < end - first:
             of_epoch.setdefault(plan.epochs[node], []).append((node, first, end))
@@ -48,60 +46,63 @@ def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Ite
         yield given
     nodes_given = {node for node, _ in given}
     size_of_epoch = np.bincount(plan.epochs).tolist()
+    recurrent = [epoch for epoch in sorted(of_epoch) if size_of_epoch[epoch] > 1]
+    phases_of = _recurrent_phases(plan, graph, [r for epoch in recurrent for r in of_epoch[epoch]])
     for epoch in sorted(of_epoch):
-        ranges = of_epoch[epoch]
-        if size_of_epoch[epoch] == 1:
-            node, first, end = ranges[0]
+        if epoch in phases_of:
+            yield from phases_of[epoch]
+        else:
+            [(node, first, end)] = of_epoch[epoch]
             ids = np.arange(first, end, dtype=np.int32)
             yield [(node, ids[~graph.is_input[first:end]] if node in nodes_given else ids)]
-        else:
-            yield from _recurrent_phases(plan, graph, ranges)
-
-
-def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
-    """For each range (node, first id, end), the number of its cindexes that the request gives."""
-    return [int(np.count_nonzero(graph.is_input[first:end])) for _, first, end in ranges]
 
 
 def _recurrent_phases(
     plan: NetworkPlan, graph: ComputationGraph, ranges: _Ranges
-) -> Iterator[Phase]:
+) -> dict[int, list[Phase]]:
+    """The phases of each recurrence, by epoch; `ranges` of cindexes are sorted by epoch and node.
+
+    All recurrences are handled together: the longest chain, not their sum, costs time.
+    """
+    if not ranges:
+        return {}
     ids = np.concatenate([np.arange(first, end, dtype=np.int32) for _, first, end in ranges])
     ids = ids[~graph.is_input[ids]]
-    users, used = _edges_inside(graph, ids)
-    levels = _longest_chains(len(ids), users, used)
+    epochs = np.array(plan.epochs)[graph.nodes[ids]]
+    levels = _longest_chains(len(ids), *_edges_inside(graph, ids, epochs))
     if (levels < 0).any():
+        failed = (levels < 0) & (epochs == epochs[levels < 0][0])
         names = ", ".join(
             plan.nnet.node_names[node]
-            for node in sorted_unique(graph.nodes[ids[levels < 0]]).tolist()
+            for node in sorted_unique(graph.nodes[ids[failed]]).tolist()
             if not plan.nnet.is_component_input(node)
         )
         raise RequestError(
             "cannot compile: no order of computation works for the recurrence through "
             f"{names} (does something depend on both earlier and later frames of itself?)"
         )
-    order = levels.argsort(kind="stable")
+    order = np.lexsort((levels, epochs))
     ids, levels = ids[order], levels[order]
     nodes = graph.nodes[ids]
     starts = np.flatnonzero((nodes[1:] != nodes[:-1]) | (levels[1:] != levels[:-1])) + 1
-    bounds = [0, *starts.tolist(), len(ids)]
-    firsts = bounds[:-1]
-    cuts = itertools.pairwise(bounds)
-    parts = zip(levels[firsts].tolist(), nodes[firsts].tolist(), cuts, strict=True)
-    for _, of_level in itertools.groupby(parts, key=itemgetter(0)):
-        yield [(node, ids[start:end]) for _, node, (start, end) in of_level]
+    phases: dict[int, dict[int, Phase]] = {}
+    for start, end in itertools.pairwise([0, *starts.tolist(), len(ids)]):
+        node, level = int(nodes[start]), int(levels[start])
+        phase = phases.setdefault(plan.epochs[node], {}).setdefault(level, [])
+        phase.append((node, ids[start:end]))
+    return {epoch: list(of_epoch.values()) for epoch, of_epoch in phases.items()}
 
 
 def _edges_inside(
-    graph: ComputationGraph, ids: IntArray
+    graph: ComputationGraph, ids: IntArray, epochs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The M dependencies between `ids` (increasing), as positions in `ids`: (users, used)."""
+    """The M dependencies between `ids` of the same epoch, as positions in `ids`: (users, used)."""
     position = np.full(graph.num_cindexes + 1, -1, np.int64)
     position[ids] = np.arange(len(ids))
     counts = graph.offsets[ids + 1] - graph.offsets[ids]
     users = np.arange(len(ids)).repeat(counts)
     used = position[graph.terms[concatenated_ranges(graph.offsets[ids], counts)]]
-    inside = used >= 0
+    inside = (used >= 0) & (epochs[users] == epochs[used])
     return users[inside], used[inside]
 
 
@@ -112,18 +113,19 @@ def _longest_chains(
 
     Point users[i] depends on point used[i]. The length is -1 for points in or dependent on a cycle.
     """
-    missing = np.bincount(users, minlength=size)
+    # The users of each point, a row for each; number `size`, which is no point, fills the rows.
     order = used.argsort(kind="stable")
-    users_by_used = users[order]
     counts = np.bincount(used, minlength=size)
-    starts = counts.cumsum() - counts
+    users_of = np.full((size, int(counts.max())), size)
+    users_of[used[order], concatenated_ranges(np.zeros(size, np.int64), counts)] = users[order]
+    missing = np.bincount(users, minlength=size + 1)
     levels = np.full(size, -1, np.int64)
-    ready = (missing == 0).nonzero()[0]
+    ready = (missing[:size] == 0).nonzero()[0]
     level = 0
     while len(ready):
         levels[ready] = level
         level += 1
-        waiting = users_by_used[concatenated_ranges(starts[ready], counts[ready])]
+        waiting = users_of[ready].ravel()
         add_counts(missing, waiting, -1)
         ready = sorted_unique(waiting[missing[waiting] == 0])
     return levels

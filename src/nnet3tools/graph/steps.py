@@ -24,7 +24,7 @@ from nnet3tools.graph.node_rules import NetworkPlan, SameIndexRule
 from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.components.base import Component, Properties
-from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack, unpack
+from nnet3tools.nnet.indexes import IndexArray, IntArray, unpack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 
@@ -83,11 +83,9 @@ class _Builder:
         self.plan, self.nnet, self.graph = plan, plan.nnet, graph
         self.steps: list[Step] = []
         self.step_of = np.full(graph.num_cindexes + 1, -1, np.int32)
-        self.row_of = np.full(graph.num_cindexes + 1, -1, np.int32)
         self._segment = 0
         self._have_dim_range: set[tuple[int, int]] = set()
         self._simple_rows: dict[int, _SimpleRows] = {}
-        self._positions = np.arange(graph.num_cindexes, dtype=np.int32)
 
     def add_segment(self, segment: int, request: ComputationRequest) -> None:
         self._segment = segment
@@ -110,11 +108,8 @@ class _Builder:
                     self._add_requested(node, request)
 
     def _add(self, node: int, ids: IntArray, indexes: IndexArray, is_input: bool = False) -> None:
-        number = len(self.steps)
+        self.step_of[ids] = len(self.steps)
         self.steps.append(Step(node, self._segment, ids, indexes, is_input))
-        self.step_of[ids] = number
-        self.row_of[ids] = self._positions[: len(ids)]
-        self.step_of[-1] = self.row_of[-1] = -1
 
     def _rows_of_simple_nodes(self) -> dict[int, _SimpleRows]:
         """For each node with a SameIndexRule, its rows in this segment."""
@@ -175,19 +170,13 @@ class _Builder:
             return
         for source in sorted_unique(self.step_of[input_ids]).tolist():
             if (source, node) not in self._have_dim_range:
-                found = self.graph.tables[node].find(self._keys(self.steps[source]))
+                found = self.graph.find(node, self.steps[source].indexes)
                 self._add_dim_range(node, found, source)
 
     def _add_dim_range(self, node: int, ids: IntArray, source: int) -> None:
         self._have_dim_range.add((source, node))
         self._add(node, ids, self.steps[source].indexes)
         self.steps[-1].source = source
-
-    def _keys(self, step: Step) -> KeyArray:
-        """The Indexes of a step's rows, packed into one integer each."""
-        if len(step.ids) and step.ids.min() >= 0:
-            return self.graph.keys[step.ids]
-        return pack(step.indexes)
 
 
 def compute_steps(
@@ -197,4 +186,10 @@ def compute_steps(
     builder = _Builder(plan, graph)
     for segment, request in enumerate(requests):
         builder.add_segment(segment, request)
-    return Steps(builder.steps, builder.step_of, builder.row_of)
+    builder.step_of[-1] = -1
+    row_of = np.full_like(builder.step_of, -1)
+    ids = [step.ids for step in builder.steps]
+    # As in `step_of`, a cindex's last step stays.
+    row_of[np.concatenate(ids)] = np.concatenate([np.arange(len(i)) for i in ids])
+    row_of[-1] = -1
+    return Steps(builder.steps, builder.step_of, row_of)
