@@ -82,7 +82,7 @@ RUNS = {
         minibatches, 100, "nnet3-merge-egs", "--minibatch-size=4", AGAIN, "ark:/dev/null",
     ),
     "nnet3-compute": (
-        utterances, 4, "nnet3-compute", "--use-gpu=no", "raw", AGAIN, "ark:/dev/null",
+        utterances, 40, "nnet3-compute", "--use-gpu=no", "raw", AGAIN, "ark:/dev/null",
     ),
 }  # fmt: skip
 """Preparation, thousands of records at length 1, and the command."""
