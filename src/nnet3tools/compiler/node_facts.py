@@ -72,17 +72,17 @@ def node_facts(nnet: Nnet, node: int, components: ComponentTable) -> NodeFacts:
             if isinstance(found, ComponentInputNode):
                 is_packed = components[nnet.nodes[node + 1].component_index].input_contiguous  # type: ignore[union-attr]
     stride = StrideType.EQUAL_NUM_COLS if is_packed else StrideType.DEFAULT
-    return NodeFacts(nnet.is_output(node), nnet.dim(node), stride, component, of_component, parts)
+    dim = int(components.node_dims[node])
+    return NodeFacts(nnet.is_output(node), dim, stride, component, of_component, parts)
 
 
 def _part_facts(nnet: Nnet, parts: tuple[SumDescriptor, ...]) -> tuple[PartFacts, ...]:
     facts = []
     start = 0
     for part in parts:
-        leaves = part.leaves
+        leaves, dim = part.leaves, part.dim(nnet)
         end = start + len(leaves)
-        dim, scales = part.dim(nnet), _nodes_of_scale(leaves)
-        facts.append(PartFacts(dim, start, end, part, part.constant, scales))
+        facts.append(PartFacts(dim, start, end, part, part.constant, _nodes_of_scale(leaves)))
         start = end
     return tuple(facts)
 

@@ -4,6 +4,7 @@ The input values and output derivatives of all those steps are gathered in one m
 Backprop over it updates the model; the steps themselves become BackpropNoModelUpdate.
 """
 
+import itertools
 from collections import defaultdict
 from typing import Any
 
@@ -36,7 +37,7 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
     updates: list[Command] = []
     deallocations: list[Command] = []
     for component, positions in sorted(steps.items()):
-        backprops = [out.commands[c] for c in positions]
+        backprops = [c for p in positions if isinstance(c := out.commands[p], Backprop)]
         gathered: dict[str, Any] = {}
         for operand in ("in_value", "out_value", "out_deriv"):
             parts = [getattr(command, operand) for command in backprops]
@@ -53,14 +54,12 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
                     row += rows
         updates.append(Backprop(component, 0, **gathered, in_deriv=0))
         for position, command in zip(positions, backprops, strict=True):
-            values = {name: getattr(command, name) for name in command.OPERANDS}
             out.commands[position] = (
-                BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
+                command.turned_into(BackpropNoModelUpdate) if command.in_deriv else NoOperation()
             )
     commands: list[Command] = []
-    for position, command in enumerate(out.commands):
-        commands += before.get(position, ())
-        commands.append(command)
+    for begin, end in itertools.pairwise([*sorted({0, *before}), len(out.commands)]):
+        commands += before[begin] + out.commands[begin:end]
     out.commands = commands + updates + deallocations
     consolidate_io(out)
     return remove_no_operations(out)

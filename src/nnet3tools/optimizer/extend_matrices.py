@@ -11,12 +11,10 @@ from nnet3tools.nnet.indexes import NO_TIME
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.program.commands import (
-    AcceptInput,
     AllocMatrix,
     Command,
     DeallocMatrix,
     MatrixCopy,
-    ProvideOutput,
     SetConst,
 )
 from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatrixInfo
@@ -30,18 +28,18 @@ _SIZED = frozenset({AllocMatrix, DeallocMatrix, SetConst})
 
 def extend_matrices(computation: Computation, context: PassContext) -> Computation:
     """The program in which copies of most of a matrix become copies of the whole matrix."""
+    analysis = context.analyst.analyze(computation)
+    if (copies := analysis.groups.get(MatrixCopy)) is None:
+        return computation
     out = computation.copy()
     old_rows = [m.num_rows for m in out.matrices]
-    protected = {
-        out.matrix_of(c.submatrix)
-        for c in out.commands
-        if isinstance(c, AcceptInput | ProvideOutput)
-    }
+    protected = analysis.lifetimes.is_input | analysis.lifetimes.is_output
     changed = False
-    for position, command in enumerate(out.commands):
-        if type(command) is MatrixCopy and command.alpha == 1.0:
+    for position in copies.positions.tolist():
+        command = out.commands[position]
+        if isinstance(command, MatrixCopy) and command.alpha == 1.0:
             dest, src = out.submatrices[command.dest], out.submatrices[command.src]
-            if dest.matrix_index not in protected and _extensible(out, dest, src, old_rows):
+            if _extensible(out, dest, src, old_rows) and not protected[dest.matrix_index]:
                 out.commands[position] = _extend(out, command)
                 changed = True
     if not changed:

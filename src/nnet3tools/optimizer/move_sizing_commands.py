@@ -33,7 +33,7 @@ def move_sizing_commands(computation: Computation, context: PassContext) -> Comp
             place[free] = 3 * accesses[-1] + 1
     out = computation.copy()
     out.commands = []
-    for _, c in sorted((p, c) for c, p in enumerate(place)):
+    for c in sorted(range(len(place)), key=place.__getitem__):
         if c > 0 and zeroed_by_next[c - 1]:
             continue
         out.commands.append(commands[c])

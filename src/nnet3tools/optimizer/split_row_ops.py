@@ -28,8 +28,10 @@ _MAX_SIZE_RATIO = 2
 
 def split_row_ops(computation: Computation, context: PassContext) -> Computation:
     """The program with Multi commands replaced by up to two copies or additions of rows."""
+    splits = [_split(pairs) for pairs in computation.indexes_multi]
+    if not any(splits):
+        return computation
     out = computation.copy()
-    splits = [_split(pairs) for pairs in out.indexes_multi]
     commands: list[Command] = []
     for command in out.commands:
         parts = None
