@@ -10,7 +10,7 @@ import enum
 import itertools
 from collections.abc import Callable, Iterable
 from functools import partial
-from operator import is_, itemgetter
+from operator import is_
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -238,8 +238,8 @@ class Computation:
 
     def matrix_sizes(self) -> NDArray[np.int64]:
         """(matrices, 2): rows and columns of each matrix."""
-        numbers = itertools.chain.from_iterable(map(itemgetter(0, 1), self.matrices))
-        return np.fromiter(numbers, np.int64, 2 * len(self.matrices)).reshape(-1, 2)
+        numbers = itertools.chain.from_iterable(self.matrices)
+        return np.fromiter(numbers, np.int64, 3 * len(self.matrices)).reshape(-1, 3)[:, :2]
 
     def is_whole_matrix(self, submatrix: int) -> bool:
         """Whether a submatrix is all of its matrix."""

@@ -6,7 +6,7 @@ checker and passes therefore handle the commands of a class together.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -61,13 +61,12 @@ class CommandGroup:
 
 def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGroup]:
     """All commands of a program by their class; classes are in the order of Kaldi's CommandType."""
-    positions: defaultdict[type[Command], list[int]] = defaultdict(list)
-    for position, cls in enumerate(map(type, commands)):
-        positions[cls].append(position)
-    return {
-        cls: CommandGroup(cls, positions[cls], [commands[c] for c in positions[cls]])
-        for cls in sorted(positions, key=attrgetter("KIND"))
-    }
+    kinds = np.fromiter(map(attrgetter("KIND"), commands), np.int16, len(commands))
+    positions = kinds.argsort(kind="stable")
+    ordered = list(map(commands.__getitem__, positions.tolist()))
+    bounds = itertools.pairwise([0, *np.bincount(kinds).cumsum().tolist()])
+    of_kinds = [(ordered[start:end], positions[start:end]) for start, end in bounds if start < end]
+    return {type(group[0]): CommandGroup(type(group[0]), at, group) for group, at in of_kinds}
 
 
 def _made_of_columns(
