@@ -13,7 +13,7 @@ from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.epochs import find_sccs, node_epochs, top_sort
 from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.node_rules import NetworkPlan
-from nnet3tools.graph.phases import find_phases
+from nnet3tools.graph.phases import _longest_chains, find_phases
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.steps import Steps, compute_steps
 from nnet3tools.nnet.indexes import pack
@@ -161,3 +161,17 @@ def test_phases_of_a_recurrence_follow_time() -> None:
         if node == a
     ]
     assert phases == [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("most", [3, 400], ids=["few users each", "a point used by all"])
+def test_longest_chains_by_definition(most: int) -> None:
+    rng = np.random.default_rng(most)
+    later = np.arange(1, 400)
+    users = np.concatenate([later, later, later[later < most]])
+    used = np.concatenate([rng.integers(0, later), rng.integers(0, later), 0 * later[later < most]])
+    cycle = np.array([[400, 401], [401, 400], [402, 401]]).T
+    levels = _longest_chains(403, *np.concatenate([[users, used], cycle], axis=1))
+    want = [0] * 400
+    for point in range(1, 400):
+        want[point] = 1 + max(want[i] for i in used[users == point])
+    assert levels.tolist() == [*want, -1, -1, -1]

@@ -113,11 +113,16 @@ def _longest_chains(
 
     Point users[i] depends on point used[i]. The length is -1 for points in or dependent on a cycle.
     """
-    # The users of each point, a row for each; number `size`, which is no point, fills the rows.
     order = used.argsort(kind="stable")
     counts = np.bincount(used, minlength=size)
-    users_of = np.full((size, int(counts.max())), size)
-    users_of[used[order], concatenated_ranges(np.zeros(size, np.int64), counts)] = users[order]
+    starts, users_by_used = counts.cumsum() - counts, users[order]
+    most = int(counts.max())
+    # A row of a table, filled with `size`, which is no point, takes fewer calls to find a point's
+    # users; but one point may have thousands of users, and the others few.
+    table = None
+    if most * size <= 16 * len(users):
+        table = np.full((size, most), size)
+        table[used[order], concatenated_ranges(np.zeros(size, np.int64), counts)] = users_by_used
     missing = np.bincount(users, minlength=size + 1)
     levels = np.full(size, -1, np.int64)
     ready = (missing[:size] == 0).nonzero()[0]
@@ -125,7 +130,10 @@ def _longest_chains(
     while len(ready):
         levels[ready] = level
         level += 1
-        waiting = users_of[ready].ravel()
+        if table is None:
+            waiting = users_by_used[concatenated_ranges(starts[ready], counts[ready])]
+        else:
+            waiting = table[ready].ravel()
         add_counts(missing, waiting, -1)
         ready = sorted_unique(waiting[missing[waiting] == 0])
     return levels
