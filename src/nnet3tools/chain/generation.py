@@ -184,11 +184,8 @@ class UtteranceData:
     def acceptor(self) -> bytes | None:
         """The bytes of the supervision's acceptor; None if it is decoded or cannot be cut."""
         given = self.supervision
-        if not isinstance(given, EncodedRecord):
-            return None
-        values = given.layout.values
-        is_plain = not values["is_e2e"] and values["num_sequences"] == 1
-        return given.hole(ACCEPTOR) if is_plain else None
+        can_be_cut = not self._given("is_e2e") and self._given("num_sequences") == 1
+        return given.hole(ACCEPTOR) if isinstance(given, EncodedRecord) and can_be_cut else None
 
     @cached_property
     def cutter(self) -> SupervisionCutter:

@@ -139,11 +139,11 @@ def normalize_by_windows(
 def _window_means(
     values: NDArray[np.floating], begins: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """The means of the rows of windows [begin, end), in float64."""
+    """The mean row of each window [begin, end) of rows, shape (windows, D), in float64."""
     num_rows, dim = values.shape
     running = np.zeros((num_rows + 1, dim + dim % 2))
     running[1:, :dim] = values
-    # Adding two columns as one complex number takes half the time and gives the same bits.
+    # Summing two columns as one column of complex numbers takes half the time; the bits are equal.
     pairs = running[1:].view(np.complex128)
     np.add.accumulate(pairs, axis=0, out=pairs)
     sums = running.take(ends, axis=0)

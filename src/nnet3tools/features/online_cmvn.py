@@ -81,7 +81,7 @@ def check_overall(overall: Stats, dim: int) -> None:
 
 
 def _num_rows(options: OnlineCmvnOptions) -> int:
-    """How many rows of the statistics are needed: sums of squares only for variances."""
+    """Number of rows of statistics to compute: sums, and for variances also sums of squares."""
     return 2 if options.norm_vars else 1
 
 
@@ -114,7 +114,7 @@ def _normalized(
 
 
 def _sums(features: Features, before: Stats) -> Stats:
-    """CMVN statistics summed up to each frame, starting from `before`: (frames + 1, *its shape).
+    """Running sums, (frames + 1, *before.shape): `before` plus the statistics of 0, 1, ... frames.
 
     `before` has shape (2, D + 1), or (1, D + 1) if the sums of squares are not needed.
     """

@@ -261,7 +261,7 @@ def make_rule(nnet: Nnet, node: int) -> NodeRule:
         case ComponentNode(component_index):
             component = nnet.components[component_index]
             flags, cls = component.properties, type(component)
-            # Some components are not simple only because they precompute indexes.
+            # A component may lack SIMPLE only because it precomputes indexes.
             is_plain = cls.input_indexes is Component.input_indexes
             is_plain &= cls.computable is Component.computable
             if flags & Properties.SIMPLE or (is_plain and not flags & Properties.REORDERS_INDEXES):

@@ -60,9 +60,9 @@ def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Ite
 def _recurrent_phases(
     plan: NetworkPlan, graph: ComputationGraph, ranges: _Ranges
 ) -> dict[int, list[Phase]]:
-    """The phases of each recurrence, by epoch; `ranges` of cindexes are sorted by epoch and node.
+    """The phases of each recurrence, by epoch; `ranges` are sorted by epoch and node.
 
-    All recurrences are handled together: the longest chain, not their sum, costs time.
+    All recurrences are handled in one loop, whose length is that of the longest chain in any.
     """
     if not ranges:
         return {}
@@ -117,8 +117,8 @@ def _longest_chains(
     counts = np.bincount(used, minlength=size)
     starts, users_by_used = counts.cumsum() - counts, users[order]
     most = int(counts.max())
-    # A row of a table, filled with `size`, which is no point, takes fewer calls to find a point's
-    # users; but one point may have thousands of users, and the others few.
+    # table[p] has the users of point p, then `size`, the number of no point. It takes fewer NumPy
+    # calls to find users, but would be too large if one point has many users and most have few.
     table = None
     if most * size <= 16 * len(users):
         table = np.full((size, most), size)

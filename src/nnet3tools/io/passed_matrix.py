@@ -1,6 +1,6 @@
-"""Matrices that pass from table to table as bytes, if they are stored full, as float32.
+"""Matrices that are copied from table to table as bytes if they are binary, full and float32.
 
-Only a matrix in another form (text, double, compressed, empty) is converted, which loads NumPy.
+Other matrices (text, double, compressed, empty) are converted, which imports NumPy.
 """
 
 import io
@@ -15,7 +15,7 @@ from nnet3tools.io.stream import Reader, Writer
 def find_full_matrix(data: bytes | bytearray, start: int) -> tuple[bytes, int] | None:
     """(bytes of the full float32 matrix at `start`, its end in `data`).
 
-    None if there is no such matrix with elements; IndexError if the data end too early.
+    None if the matrix has another form or no elements. IndexError if more data are needed.
     """
     form = stored_form(data, start)
     end = start + (LONGEST_HEAD if form is None else form.size if form.token == "FM" else 0)
@@ -37,10 +37,10 @@ def _array(matrix: Any) -> Any:
 def _write(writer: Writer, matrix: Any) -> None:
     if isinstance(matrix, bytes) and writer.binary:
         writer.write_bytes(matrix)
-        return
-    from nnet3tools.io.general_matrix import write_general_matrix
+    else:
+        from nnet3tools.io.general_matrix import write_general_matrix
 
-    write_general_matrix(writer, _array(matrix))
+        write_general_matrix(writer, _array(matrix))
 
 
 def _cut(matrix: Any, text: str) -> Any:

@@ -98,7 +98,7 @@ class _Expander:
         self.matrix_of, self.old_offset = self.old_table[:, 0], self.old_table[:, 1]
         self.new_offset = np.zeros(len(self.old_table), np.int64)
         self._of_all: dict[bytes, IndexArray] = {}
-        """Indexes for two sequences, as bytes -> for all sequences."""
+        """Maps the bytes of Indexes for two sequences to the Indexes for all sequences."""
 
     def expanded(self) -> Computation:
         new = self.new

@@ -176,7 +176,7 @@ class _Round:
         self.analysis = context.analyst.analyze(computation)
         self.context = context
         self.table = self.computation.submatrix_table()
-        """The submatrices; `run` changes this table, not those of `computation`."""
+        """The table of submatrices after `run`; `computation` keeps the submatrices before it."""
         lifetimes = self.analysis.lifetimes
         self._matrix_of = self.analysis.variables.matrix_of_submatrix.tolist()
         self._allocate = lifetimes.allocate_command.tolist()

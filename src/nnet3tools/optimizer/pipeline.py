@@ -147,7 +147,8 @@ def optimize(
         check_computation(computation, context.nnet, check_rewrite=True, analyst=context.analyst)
     apply = partial(_apply, check=check, after_pass=after_pass)
     computation = apply(computation, context, PASSES[:_ANALYSIS_BEGINS])
-    # Later passes write again what was read. All other faults are looked for at the end.
+    # Now, because later passes may write a matrix that was read before. The caller checks for all
+    # other faults after the last pass.
     Checker(context.analyst.analyze(computation), context.nnet).check_rewrite()
     is_observed = after_pass is not None or log.get_verbose() >= 2
     if rewrites is None or check or context.looped or is_observed:

@@ -28,9 +28,10 @@ C = TypeVar("C", bound="Command")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def _checked_as_frozen(cls: type[C]) -> type[C]:
-    """A dataclass whose fields only type checkers protect: `frozen` makes objects 4 times as slow.
+    """Class decorator: makes a dataclass that is frozen only for type checkers.
 
-    Making commands then takes 1 % of the time of compiling a program, not 4 %.
+    With `frozen`, making an object takes four times as long: 4 % of the time of compiling a
+    program, not 1 %.
     """
     # Comparing and printing are Command's: made for each class, they are most of the import.
     return dataclass(slots=True, eq=False, repr=False)(cls)
@@ -198,7 +199,7 @@ COMMANDS: dict[int, type[Command]] = {}
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def command(kind: int) -> Callable[[type[C]], type[C]]:
-    """Class decorator: makes a dataclass and registers it under Kaldi's number `kind`."""
+    """Class decorator: makes a dataclass of a command; `kind` is Kaldi's number of the command."""
 
     def decorate(cls: type[C]) -> type[C]:
         made = _checked_as_frozen(cls)

@@ -52,7 +52,7 @@ _thread = _Thread()
 
 @contextmanager
 def new_objects() -> Iterator[None]:
-    """Settings changed inside are those of objects that no recording can know: all stay valid."""
+    """In the `with` block, set new objects' attributes; recordings, which lack them, stay valid."""
     before, _thread.are_new = _thread.are_new, True
     try:
         yield

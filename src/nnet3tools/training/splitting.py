@@ -116,15 +116,15 @@ class Chunk(NamedTuple):
 
 
 ChunkShape = tuple[int, int, int]
-"""Numbers of frames of a chunk, of its left context and of its right context."""
+"""(Frames of a chunk, frames of its left context, frames of its right context)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """All chunks of one utterance, whose output frames are every `factor`-th input frame.
+    """All chunks of one utterance; iteration yields each as a `Chunk`.
 
-    `first_frames` are an array (chunks,), `frame_weights` the `output_weights` of every output
-    frame of the utterance. Iteration yields each chunk as a `Chunk`.
+    Every `factor`-th input frame is an output frame. `first_frames` has the number of each chunk's
+    first input frame, `frame_weights` the weight of each output frame of the utterance.
     """
 
     first_frames: NDArray[np.intp]
